@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SWAPCAL_DATA ?= $(abspath ../shared/data)
 export SWAPCAL_DATA
 
-.PHONY: setup demo demo-service docs test test-portable test-power test-systems check golden bench bench-baseline bench-files bench-scale bench-service bench-streams bench-batch decisions forgetting monitoring rates measured seeds soak release-check clean help
+.PHONY: setup demo demo-service docs test test-portable simulate test-power test-systems check golden bench bench-baseline bench-files bench-scale bench-service bench-streams bench-batch decisions forgetting monitoring rates measured seeds soak release-check clean help
 
 help:            ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -62,6 +62,9 @@ SEEDS ?= 0 99
 seeds: $(VENV)/.dev     ## the statistical tests on other data, once for each of SEEDS="0 99"; twenty minutes
 	for seed in $$(seq $(SEEDS)); do echo "seed $$seed"; \
 	    SWAPCAL_SEED=$$seed $(BIN)/python -m pytest -m statistical tests || exit 1; done
+
+simulate: $(VENV)/.dev     ## the service under faults, clients and clocks of one seed each, for each of SEEDS="0 99" or SEEDS=1000
+	$(BIN)/python -m tests.systems.simulator $(SEEDS)
 
 test-power: $(VENV)/.dev     ## power loss at every sync of the store, a fault at every operation; minutes
 	SWAPCAL_POWER=all $(BIN)/python -m pytest -m systems -s tests/systems/test_power.py

@@ -16,6 +16,7 @@ extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
     "sphinx_copybutton",
     "docstrings",
     "generated",
@@ -49,7 +50,7 @@ copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
 html_theme = "furo"
-html_title = "swapcal"
+html_title = f"swapcal {__version__}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_copyright = False

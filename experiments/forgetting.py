@@ -29,7 +29,7 @@ TURNING = {"name": "drifting", "dim": 5, "rounds": 1_000_000}
 
 def ratio(p: Array, y: Array, x: Array) -> tuple[float, float]:
     """Return SMCal₂ and its null mean, every issued value being a level."""
-    noise = Audit(p, y, x).noise("smcal", 2)
+    noise = Audit(p, y, x).theory.noise("smcal", 2)
     return noise.value, noise.mean
 
 

@@ -12,8 +12,9 @@ import time
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from swapcal import Forecaster
+from swapcal import Forecaster, Live
 from swapcal.arrays import Array
 
 
@@ -103,9 +104,31 @@ def beyond_ridge(rows: int, values: int = 10_000, columns: int = 10) -> None:
         )
 
 
+def through_live(rows: int, even: bool, values: int = 50_000) -> None:
+    """Forecast records with two columns of so many values each, and a score, by `Live` with either learner."""
+    X, y, chance, score = stream(rows, values, 2, 2, even)
+    names = {f"column {j}": [f"v{v}" for v in column] for j, column in enumerate(X.T.tolist())}
+    frame = pd.DataFrame({**names, "score": score[:, 0]})
+    print(f"\nrecords, {2 * values:,} possible values in two columns, {rows:,} rows\n")
+    for learner in ("sparse", "ridge"):
+        live = Live(learner=learner, groups=list(names), scores=["score"])
+        live.run(frame[:1000], y[:1000])  # compiles, if need be
+        found, seconds = timed(lambda live=live: live.run(frame[1000:], y[1000:]))
+        small, large = group_errors(found, X[1000:], y[1000:])
+        proof, error = live.certificate(), np.mean((found.mean - chance[1000:]) ** 2)
+        print(
+            f"{learner}: {(rows - 1000) / seconds:,.0f} rows/s, PSMCal_2 {small:.1f}, best group a level {large:.1f}, "
+            f"bound {proof.bound:,.0f}, theorem {proof.theorem:,.0f}, "
+            f"(mean - chance)² {error:.5f}, {getattr(proof, 'groups', 0):,} groups",
+            flush=True,
+        )
+
+
 if __name__ == "__main__":
     for values, rows in ((100, 20_000), (500, 20_000)):
         beside_ridge(values, rows)
     beyond_ridge(1_000_000 if "--large" in sys.argv else 300_000)
+    for even in (True, False):
+        through_live(100_000, even)
     if "--large" in sys.argv:
         beyond_ridge(1_000_000, 100_000)

@@ -112,7 +112,7 @@ def judge(data: Data, method: str, p: Array, x: Array) -> Score:
     """Measure forecasts of the first len(p) rows, all methods against the same contexts."""
     n = len(p)
     y = data.y[:n]
-    noise = Audit(p, y, x[:n]).noise("smcal", 2)
+    noise = Audit(p, y, x[:n]).theory.noise("smcal", 2)
     brier = float(np.mean((p - y) ** 2))
     group = worst_group(p, y, data.groups)
     return Score(data.name, method, n, brier, log_loss(p, y), noise.value, noise.mean, group)

@@ -233,7 +233,7 @@ def _use_audit(path: Path) -> None:
     audit.add(_audited(40, 1))
     both = audit + Audit.load(path)
     both.verdict()
-    both.psmcal()
+    both.theory.psmcal()
 
 
 def _make_ranges(path: Path) -> None:

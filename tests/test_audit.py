@@ -34,23 +34,23 @@ def literal(p, y, X, w, level):
 
 
 QUERIES = {
-    "smcal1": lambda a: a.smcal(1),
-    "smcal2": lambda a: a.smcal(2),
-    "smcal affine": lambda a: a.smcal(2, "affine"),
-    "smcal groups": lambda a: a.smcal(1, "groups"),
-    "smcal linear4": lambda a: a.smcal(2, "linear4"),
-    "mcal2": lambda a: a.mcal(2),
-    "mcal1": lambda a: a.mcal(1),
-    "mcal affine": lambda a: a.mcal(2, "affine"),
-    "mcal1 affine": lambda a: a.mcal(1, "affine"),
-    "mcal groups": lambda a: a.mcal(2, "groups"),
-    "cal": lambda a: a.cal(2),
-    "sreg": lambda a: a.sreg(),
-    "somni": lambda a: a.somni(),
-    "psmcal": lambda a: a.psmcal(2),
-    "pmcal": lambda a: a.pmcal(2),
-    "pcal": lambda a: a.pcal(1),
-    "psreg": lambda a: a.psreg(),
+    "smcal1": lambda a: a.theory.smcal(1),
+    "smcal2": lambda a: a.theory.smcal(2),
+    "smcal affine": lambda a: a.theory.smcal(2, "affine"),
+    "smcal groups": lambda a: a.theory.smcal(1, "groups"),
+    "smcal linear4": lambda a: a.theory.smcal(2, "linear4"),
+    "mcal2": lambda a: a.theory.mcal(2),
+    "mcal1": lambda a: a.theory.mcal(1),
+    "mcal affine": lambda a: a.theory.mcal(2, "affine"),
+    "mcal1 affine": lambda a: a.theory.mcal(1, "affine"),
+    "mcal groups": lambda a: a.theory.mcal(2, "groups"),
+    "cal": lambda a: a.theory.cal(2),
+    "sreg": lambda a: a.theory.sreg(),
+    "somni": lambda a: a.theory.somni(),
+    "psmcal": lambda a: a.theory.psmcal(2),
+    "pmcal": lambda a: a.theory.pmcal(2),
+    "pcal": lambda a: a.theory.pcal(1),
+    "psreg": lambda a: a.theory.psreg(),
     "brier": lambda a: a.brier(),
     "log loss": lambda a: a.log_loss(),
     "auc": lambda a: a.auc()[0],
@@ -71,27 +71,27 @@ def test_errors_equal_the_definitions(values):
         level = np.searchsorted(values, p)
         assert audit.levels.values == tuple(values)
     n, A, g, G, v = literal(p, y, X, w, level)
-    assert audit.smcal(2) == pytest.approx(errors.smcal_linear(n, g, 2))
-    assert audit.smcal(1, "affine") == pytest.approx(errors.smcal_affine(n, A, g, 1))
-    assert audit.smcal(2, "linear4") == pytest.approx(4 * audit.smcal(2))
-    assert audit.mcal(2) == pytest.approx(errors.mcal2_linear(n, g)[0])
-    assert audit.cal(1) == pytest.approx(errors.cal(n, A, 1))
-    assert audit.sreg() == pytest.approx(errors.swap_regret(v, g, G)[0].sum())
-    assert audit.somni(mean=True) == pytest.approx(errors.somni(v, A, g, "all").total / w.sum())
-    assert audit.somni(rules="restricted") == pytest.approx(errors.somni(v, A, g).total)
+    assert audit.theory.smcal(2) == pytest.approx(errors.smcal_linear(n, g, 2))
+    assert audit.theory.smcal(1, "affine") == pytest.approx(errors.smcal_affine(n, A, g, 1))
+    assert audit.theory.smcal(2, "linear4") == pytest.approx(4 * audit.theory.smcal(2))
+    assert audit.theory.mcal(2) == pytest.approx(errors.mcal2_linear(n, g)[0])
+    assert audit.theory.cal(1) == pytest.approx(errors.cal(n, A, 1))
+    assert audit.theory.sreg() == pytest.approx(errors.swap_regret(v, g, G)[0].sum())
+    assert audit.theory.somni(mean=True) == pytest.approx(errors.somni(v, A, g, "all").total / w.sum())
+    assert audit.theory.somni(rules="restricted") == pytest.approx(errors.somni(v, A, g).total)
     indicators = [groups[c] == name for c, names in (("kind", "abc"), ("side", ("left", "right"))) for name in names]
     S = np.array([[np.sum((w * (y - p))[(level == k) & m]) for m in indicators] for k in np.unique(level)])
-    assert audit.smcal(2, "groups") == pytest.approx(errors.smcal_groups(n, S, 2))
-    assert audit.mcal(1, "groups") == pytest.approx(errors.mcal_groups(n, S, 1)[0])
+    assert audit.theory.smcal(2, "groups") == pytest.approx(errors.smcal_groups(n, S, 2))
+    assert audit.theory.mcal(1, "groups") == pytest.approx(errors.mcal_groups(n, S, 1)[0])
 
 
 def test_held_out_versions_are_means():
     p, y, X, groups, _ = data()
     audit = Audit(p, y, X, groups=groups)
-    assert audit.dsmcal(1) == audit.smcal(1) / 400
-    assert audit.dmcal(2) == pytest.approx(audit.mcal(2) / 400)
-    assert audit.dsomni() == audit.somni() / 400
-    assert audit.saerr() == audit.sreg() / 400
+    assert audit.theory.dsmcal(1) == audit.theory.smcal(1) / 400
+    assert audit.theory.dmcal(2) == pytest.approx(audit.theory.mcal(2) / 400)
+    assert audit.theory.dsomni() == audit.theory.somni() / 400
+    assert audit.theory.saerr() == audit.theory.sreg() / 400
 
 
 @given(st.integers(0, 10**6), st.integers(1, 399), st.sampled_from([None, "few", "many then few"]))
@@ -144,8 +144,8 @@ WITNESSES = [
 def test_recomputing_the_witness_on_the_data_gives_the_error(quantity, q, against, values):
     p, y, X, groups, w = data(values=values, bias=0.4)
     audit = Audit(p, y, X, groups=groups, weights=w)
-    witness = audit.witness(quantity, q, against)
-    query = getattr(audit, quantity)
+    witness = audit.theory.witness(quantity, q, against)
+    query = getattr(audit.theory, quantity)
     reported = query() if quantity in {"sreg", "somni"} else query(q, against)
     reported = reported[0] if isinstance(reported, tuple) else reported
     assert witness.value == pytest.approx(reported)
@@ -163,10 +163,10 @@ def test_witness_speaks_the_users_units():
     p = np.full(5000, 0.5)
     y = (rng.random(5000) < 0.5 + 0.02 * (age - 50).clip(-20, 20)).astype(float)
     audit = Audit.from_features(p, y, {"age": age, "city": city})
-    top = audit.witness("smcal").direction()[0]
+    top = audit.theory.witness("smcal").direction()[0]
     assert top.name == "age"
     assert top.unit == "per unit of age"
-    slope = audit.coordinates[1].factor * audit.witness("smcal").theta[0, 1]
+    slope = audit.coordinates[1].factor * audit.theory.witness("smcal").theta[0, 1]
     assert top.coefficient == pytest.approx(slope)
     assert top.coefficient > 0
 
@@ -204,7 +204,7 @@ def test_shared_encoding_makes_shards_addable():
         first + alone
     both = first + Audit.from_features(p[200:], y[200:], rest, like=first)
     first.add(p=p[200:], y=y[200:], features=rest)
-    assert both.smcal(2) == pytest.approx(first.smcal(2))
+    assert both.theory.smcal(2) == pytest.approx(first.theory.smcal(2))
     assert both.sums.sample.digest == first.sums.sample.digest
 
 
@@ -217,11 +217,11 @@ def test_issued_distributions_give_the_pseudo_errors():
     weights = np.concatenate([(1 - share) * w, share * w])
     keep = weights > 0
     expanded = Audit(doubled[keep], np.tile(y, 2)[keep], np.tile(X, (2, 1))[keep], weights=weights[keep])
-    assert audit.psmcal(2) == pytest.approx(expanded.smcal(2))
-    assert audit.psreg() == pytest.approx(expanded.sreg())
-    assert audit.pmcal(2) == pytest.approx(expanded.mcal(2))
-    assert audit.pcal(1) == pytest.approx(expanded.cal(1))
-    assert Audit(p, y, X).psmcal(2) == Audit(p, y, X).smcal(2)
+    assert audit.theory.psmcal(2) == pytest.approx(expanded.theory.smcal(2))
+    assert audit.theory.psreg() == pytest.approx(expanded.theory.sreg())
+    assert audit.theory.pmcal(2) == pytest.approx(expanded.theory.mcal(2))
+    assert audit.theory.pcal(1) == pytest.approx(expanded.theory.cal(1))
+    assert Audit(p, y, X).theory.psmcal(2) == Audit(p, y, X).theory.smcal(2)
 
 
 def test_pseudo_errors_are_those_of_the_forecasters_certificate():
@@ -233,9 +233,9 @@ def test_pseudo_errors_are_those_of_the_forecasters_certificate():
     issued = forecaster.run(X, y)
     audit = Audit(issued.p, y, X, low=issued.low, high=issued.high, weight=issued.weight)
     certificate = forecaster.certificate()
-    assert audit.psreg() == pytest.approx(certificate.psreg)
-    assert audit.psmcal(2) == pytest.approx(certificate.psmcal_2)
-    assert audit.psmcal(1) == pytest.approx(certificate.psmcal_1)
+    assert audit.theory.psreg() == pytest.approx(certificate.psreg)
+    assert audit.theory.psmcal(2) == pytest.approx(certificate.psmcal_2)
+    assert audit.theory.psmcal(1) == pytest.approx(certificate.psmcal_1)
     shown = audit.to_dict(certificate=certificate.as_dict())["forecaster"]
     assert shown["observed"] <= shown["certificate"] <= shown["bound"]
     drawn = certificate.issued
@@ -254,12 +254,14 @@ def test_theorem_inequalities_hold():
     for seed in range(5):
         p, y, X, groups, _ = data(seed=seed, bias=0.6)
         audit = Audit(p, y, X, groups=groups)
-        assert audit.smcal(2) <= audit.sreg() + 1e-9
-        assert audit.smcal(1) <= np.sqrt(audit.n * audit.smcal(2)) + 1e-9
-        assert audit.mcal(2) <= audit.smcal(2) + 1e-9
-        lower, upper = audit.mcal(1)
-        assert lower <= upper <= audit.smcal(1) + 1e-9
-        assert audit.smcal(1, "affine") - 1e-9 <= audit.somni() <= 2 * audit.smcal(1, "affine") + 1e-9
+        assert audit.theory.smcal(2) <= audit.theory.sreg() + 1e-9
+        assert audit.theory.smcal(1) <= np.sqrt(audit.n * audit.theory.smcal(2)) + 1e-9
+        assert audit.theory.mcal(2) <= audit.theory.smcal(2) + 1e-9
+        lower, upper = audit.theory.mcal(1)
+        assert lower <= upper <= audit.theory.smcal(1) + 1e-9
+        assert (
+            audit.theory.smcal(1, "affine") - 1e-9 <= audit.theory.somni() <= 2 * audit.theory.smcal(1, "affine") + 1e-9
+        )
 
 
 def test_scores_match_scikit_learn():
@@ -331,8 +333,10 @@ def test_repeated_rows_are_counted_across_batches():
     merged = Audit(p, y) + Audit(p, y)
     assert sorted(parts.sums.sample.rows.copies) == [200, 200]
     assert sorted(merged.sums.sample.rows.copies) == [100, 100]
-    whole = Audit(np.tile(p, 4), np.tile(y, 4)).noise("cal", 2)
-    assert tuple(parts.noise("cal", 2)) == pytest.approx(tuple(whole))  # sums of batches round in their own order
+    whole = Audit(np.tile(p, 4), np.tile(y, 4)).theory.noise("cal", 2)
+    assert tuple(parts.theory.noise("cal", 2)) == pytest.approx(
+        tuple(whole)
+    )  # sums of batches round in their own order
 
 
 @pytest.mark.parametrize(("distinct", "kept"), [(255, True), (256, True), (257, False)])
@@ -397,15 +401,15 @@ def test_whole_distributions_give_the_pseudo_errors_of_blum_mansour():
     np.testing.assert_allclose(issued[1] @ issued[0], mean)
     for column in (p, mean):
         audit = Audit(column, y, X, issued=issued)
-        assert audit.psreg() == pytest.approx(certificate.psreg)
-        assert audit.psmcal(2) == pytest.approx(certificate.psmcal_2)
-        assert audit.psmcal(1) == pytest.approx(certificate.psmcal_1)
+        assert audit.theory.psreg() == pytest.approx(certificate.psreg)
+        assert audit.theory.psmcal(2) == pytest.approx(certificate.psmcal_2)
+        assert audit.theory.psmcal(1) == pytest.approx(certificate.psmcal_1)
         with pytest.raises(ValueError, match=r"issued distribution: given p = .* expected one of its levels or its"):
             Audit(column, y, X, low=low, high=high, weight=weight)
     parts = [Audit(p[k::2], y[k::2], X[k::2], issued=(issued[0], issued[1][k::2])) for k in (0, 1)]
-    assert (parts[0] + parts[1]).psreg() == pytest.approx(certificate.psreg)
+    assert (parts[0] + parts[1]).theory.psreg() == pytest.approx(certificate.psreg)
     parts[0].add(p=p[1::2], y=y[1::2], X=X[1::2], issued=(issued[0], issued[1][1::2]))
-    assert parts[0].psreg() == pytest.approx(certificate.psreg)
+    assert parts[0].theory.psreg() == pytest.approx(certificate.psreg)
 
 
 def test_the_two_level_form_is_the_whole_distribution_of_hedging():
@@ -416,7 +420,7 @@ def test_the_two_level_form_is_the_whole_distribution_of_hedging():
     issued = forecaster.run(X, y)
     two = Audit(issued.p, y, X, low=issued.low, high=issued.high, weight=issued.weight)
     whole = Audit(issued.mean, y, X, issued=forecaster.distribution(issued))
-    assert whole.psreg() == pytest.approx(two.psreg())
+    assert whole.theory.psreg() == pytest.approx(two.theory.psreg())
     frame = {"p": issued.mean, "y": y, "a": issued.low, "b": issued.high, "w": issued.weight}
     Audit.from_frame(frame, prob="p", target="y", issued=("a", "b", "w"))
     with pytest.raises(ValueError, match="issued distribution: given p"):
@@ -438,9 +442,11 @@ def test_the_mixture_of_all_rounds_is_audited_pooled():
     audit = Audit(history.mean(fresh), y[:40], fresh, issued=(levels, P))
     rows, place = np.nonzero(P)
     literal = Audit(levels[place], y[rows], fresh[rows], weights=P[rows, place])
-    assert audit.psmcal(2) == pytest.approx(literal.smcal(2))
-    assert audit.psreg() == pytest.approx(literal.sreg())
-    assert audit.psmcal(2) < Audit(history.issue(fresh, np.arange(40, dtype=np.uint64)).p, y[:40], fresh).smcal(2)
+    assert audit.theory.psmcal(2) == pytest.approx(literal.theory.smcal(2))
+    assert audit.theory.psreg() == pytest.approx(literal.theory.sreg())
+    assert audit.theory.psmcal(2) < Audit(
+        history.issue(fresh, np.arange(40, dtype=np.uint64)).p, y[:40], fresh
+    ).theory.smcal(2)
 
 
 @pytest.mark.parametrize(
@@ -486,22 +492,22 @@ def test_somni_is_the_supremum_over_its_class_of_rules(rules):
     y = (rng.random(60) < 0.7 + 0.3 * X[:, 1]).astype(float)
     audit = Audit(np.full(60, 0.3), y, X)
     found = best_rule(0.3, y, X, rules)
-    assert 0.995 * audit.somni(rules=rules) <= found <= audit.somni(rules=rules) + 1e-9
+    assert 0.995 * audit.theory.somni(rules=rules) <= found <= audit.theory.somni(rules=rules) + 1e-9
     against = "affine" if rules == "restricted" else None
-    witness = audit.witness("somni", against=against)
-    assert witness.evaluate(np.full(60, 0.3), y, X) == pytest.approx(audit.somni(rules=rules))
-    assert audit.noise("somni", against=against).value == pytest.approx(audit.somni(rules=rules))
+    witness = audit.theory.witness("somni", against=against)
+    assert witness.evaluate(np.full(60, 0.3), y, X) == pytest.approx(audit.theory.somni(rules=rules))
+    assert audit.theory.noise("somni", against=against).value == pytest.approx(audit.theory.somni(rules=rules))
 
 
 def test_no_sentence_promises_less_than_the_absolute_loss_loses():
     audit = Audit(np.zeros(50), np.ones(50))
-    assert audit.somni(mean=True) == 1.0  # playing 0 loses 1 a row, the constant rule 1 loses nothing
-    assert audit.somni(mean=True, rules="restricted") == 0.75
+    assert audit.theory.somni(mean=True) == 1.0  # playing 0 loses 1 a row, the constant rule 1 loses nothing
+    assert audit.theory.somni(mean=True, rules="restricted") == 0.75
     entry = next(one for one in audit.to_findings().quantities if one.name == "SOmni")
     assert (entry.mean_value, entry.against) == (1.0, "F_[0,1]^aff")
-    assert audit.witness("somni").against == "F_[0,1]^aff"
-    assert audit.omni() == (50.0, 50.0)
-    assert audit.omni(rules="restricted") == pytest.approx((37.5, 37.5), abs=1e-4)
+    assert audit.theory.witness("somni").against == "F_[0,1]^aff"
+    assert audit.theory.omni() == (50.0, 50.0)
+    assert audit.theory.omni(rules="restricted") == pytest.approx((37.5, 37.5), abs=1e-4)
 
 
 def test_plain_omniprediction_lies_between_its_ends_and_needs_the_rows():
@@ -509,10 +515,10 @@ def test_plain_omniprediction_lies_between_its_ends_and_needs_the_rows():
     y = (y > 0.5).astype(float)
     p = np.round(p, 1)
     audit = Audit(p, y, X, weights=w)
-    low, high = audit.omni()
+    low, high = audit.theory.omni()
     assert 0 <= low <= high
-    assert high == pytest.approx(audit.somni())
-    assert audit.omni(mean=True) == pytest.approx((low / audit.n, high / audit.n))
+    assert high == pytest.approx(audit.theory.somni())
+    assert audit.theory.omni(mean=True) == pytest.approx((low / audit.n, high / audit.n))
     rate = np.full(len(y), w @ y / w.sum())
     by_hand = [w @ (loss.induced(p, y) - loss.induced(rate, y)) for loss in threshold_losses()]
     assert low >= max(by_hand) - 1e-9  # the best constant is an affine rule
@@ -522,7 +528,7 @@ def test_plain_omniprediction_lies_between_its_ends_and_needs_the_rows():
     assert attained == pytest.approx(interval.lower)
     audit.sums.sample.complete = False
     with pytest.raises(ValueError, match=r"omni: given .* rows kept, expected all"):
-        audit.omni()
+        audit.theory.omni()
 
 
 @pytest.mark.statistical
@@ -533,8 +539,8 @@ def test_plug_in_errors_of_a_population_are_too_large_on_average():
     chance = 0.5 + 0.25 * X[:, 1] / 0.4
     true = (2 / np.sqrt(3) * 0.25 * 0.4) ** 2
     found = [Audit(np.full(60, 0.5), rng.random(60) < chance, X) for _ in range(300)]
-    values = np.array([audit.dsmcal() for audit in found])
+    values = np.array([audit.theory.dsmcal() for audit in found])
     error = 4 * values.std() / np.sqrt(300)
     assert values.mean() - true > -error
-    assert values.mean() - true < found[0].noise("smcal").mean / 60 + error
-    assert np.mean([audit.saerr() for audit in found]) > 0.25**2 * 0.9
+    assert values.mean() - true < found[0].theory.noise("smcal").mean / 60 + error
+    assert np.mean([audit.theory.saerr() for audit in found]) > 0.25**2 * 0.9

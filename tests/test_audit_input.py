@@ -108,19 +108,19 @@ def test_merging_refuses_what_cannot_be_added():
 def test_unknown_questions_are_refused():
     audit = Audit(**GOOD)
     with pytest.raises(ValueError, match="against: given 'quadratic', expected one of linear"):
-        audit.smcal(2, "quadratic")
+        audit.theory.smcal(2, "quadratic")
     with pytest.raises(ValueError, match="groups: given none"):
-        audit.smcal(2, "groups")
+        audit.theory.smcal(2, "groups")
     with pytest.raises(ValueError, match="q: given 3, expected 1 or 2"):
-        audit.mcal(3)
+        audit.theory.mcal(3)
     with pytest.raises(ValueError, match="quantity: given 'brier', expected"):
-        audit.witness("brier")
+        audit.theory.witness("brier")
     with pytest.raises(ValueError, match="against: given 'quadratic', expected one of linear"):
-        audit.witness("smcal", 2, "quadratic")
+        audit.theory.witness("smcal", 2, "quadratic")
     with pytest.raises(ValueError, match="noise floor: given"):
-        audit.noise("brier")
+        audit.theory.noise("brier")
     with pytest.raises(ValueError, match="groups: given none"):
-        audit.noise("smcal", 2, "groups")
+        audit.theory.noise("smcal", 2, "groups")
     with pytest.raises(ValueError, match="made from contexts"):
         audit.encoder  # noqa: B018
     with pytest.raises(TypeError, match="expected arrays by name, as this audit was made"):
@@ -141,13 +141,25 @@ def test_extreme_data_have_well_defined_answers(p, y):
     rows = len(p)
     X = np.tile([0.5, 0.0, 0.3], (rows, 1))  # features constant
     audit = Audit(p, y, X, groups={"g": np.arange(rows) % 2}, time=np.zeros(rows))
-    for value in (audit.smcal(1), audit.mcal(2), audit.sreg(), audit.somni(), audit.brier(), audit.ece()):
+    for value in (
+        audit.theory.smcal(1),
+        audit.theory.mcal(2),
+        audit.theory.sreg(),
+        audit.theory.somni(),
+        audit.brier(),
+        audit.ece(),
+    ):
         assert np.isfinite(value)
-    assert audit.smcal(2) >= audit.mcal(2) - 1e-12
+    assert audit.theory.smcal(2) >= audit.theory.mcal(2) - 1e-12
     assert 0 < audit.test().p_value <= 1
     if len(set(y)) == 1:
         assert audit.auc()[0] is None
-    for noise in (audit.noise("smcal"), audit.noise("sreg"), audit.noise("mcal", 1), audit.noise("cal", 2)):
+    for noise in (
+        audit.theory.noise("smcal"),
+        audit.theory.noise("sreg"),
+        audit.theory.noise("mcal", 1),
+        audit.theory.noise("cal", 2),
+    ):
         assert 0 < noise.p_value <= 1
     for row in audit.group_table():
         assert -1 <= row.low <= row.gap <= row.high <= 1
@@ -155,7 +167,7 @@ def test_extreme_data_have_well_defined_answers(p, y):
 
 def test_certain_and_wrong_is_impossible_under_the_truth():
     wrong = Audit([0.0, 1.0] * 30, [1, 0] * 30)
-    assert wrong.noise("cal", 2).p_value == 1 / 1000
+    assert wrong.theory.noise("cal", 2).p_value == 1 / 1000
     assert wrong.log_loss() == pytest.approx(-np.log(FLOOR))
     assert wrong.verdict().word == "miscalibrated"
     assert "exactly 0 or 1" in wrong.verdict().warnings[0]
@@ -165,7 +177,7 @@ def test_certain_and_wrong_is_impossible_under_the_truth():
 
 def test_numbers_in_between_are_outcomes_too():
     audit = Audit([0.3, 0.3], [0.25, 0.4])
-    assert audit.cal(1) == pytest.approx(0.05)
+    assert audit.theory.cal(1) == pytest.approx(0.05)
 
 
 def test_an_empty_batch_changes_nothing():

@@ -17,7 +17,8 @@ X = np.column_stack([np.full(400, 0.5), rng.uniform(-0.5, 0.5, (400, 2))])
 groups = {"g": rng.integers(0, 3, 400)}
 audit = Audit(p, rng.random(400) < p, X, groups=groups, weights=rng.random(400) + 0.5, time=np.arange(400))
 sums, evidence = audit.sums, audit.evidence
-print(json.dumps([audit.smcal(2), audit.sreg(), audit.log_loss(), sums.histogram.auc()[0], sums.sample.digest,
+theory = audit.theory
+print(json.dumps([theory.smcal(2), theory.sreg(), audit.log_loss(), sums.histogram.auc()[0], sums.sample.digest,
                   float(evidence.scan.measure(evidence.design, evidence.residuals)[0]), sums.timeline.table.sum()]))
 """
 

@@ -96,7 +96,7 @@ def test_slow_quantities_have_a_floor_too():
     for audit in audits[1:]:  # the floor depends on the predictions alone
         audit.evidence.null, audit.evidence._slow = audits[0].evidence.null, audits[0].evidence._slow
     for key in QUANTITIES:
-        noises = [audit.noise(*key) for audit in audits]
+        noises = [audit.theory.noise(*key) for audit in audits]
         for noise in noises:
             assert noise.low <= noise.mean <= noise.high <= noise.detectable * 1.5
             assert noise.value >= 0
@@ -106,22 +106,22 @@ def test_slow_quantities_have_a_floor_too():
 def test_floor_is_reproducible_and_depends_on_the_seed_alone():
     p, X, groups, rng = population(300)
     y = rng.random(300) < p
-    one, two = (Audit(p, y, X, groups=groups, seed=5).noise("smcal") for _ in range(2))
+    one, two = (Audit(p, y, X, groups=groups, seed=5).theory.noise("smcal") for _ in range(2))
     assert one == two
-    assert Audit(p, y, X, groups=groups, seed=6).noise("smcal").mean != one.mean
+    assert Audit(p, y, X, groups=groups, seed=6).theory.noise("smcal").mean != one.mean
 
 
 def test_noise_reports_the_quantity_itself():
     p, X, groups, rng = population(800)
     audit = Audit(p, rng.random(800) < p, X, groups=groups)
-    assert audit.noise("smcal", 1, "groups").value == pytest.approx(audit.smcal(1, "groups"))
-    assert audit.noise("smcal", 2, "affine").value == pytest.approx(audit.smcal(2, "affine"))
-    assert audit.noise("mcal", 2).value == pytest.approx(audit.mcal(2))
-    assert audit.noise("mcal", 2, "affine").value == pytest.approx(audit.mcal(2, "affine"))
-    assert audit.noise("mcal", 1).value == pytest.approx(audit.mcal(1)[0])
-    assert audit.noise("sreg").value == pytest.approx(audit.sreg())
-    assert audit.noise("somni").value == pytest.approx(audit.somni())
-    assert audit.noise("cal", 2).value == pytest.approx(audit.cal(2))
+    assert audit.theory.noise("smcal", 1, "groups").value == pytest.approx(audit.theory.smcal(1, "groups"))
+    assert audit.theory.noise("smcal", 2, "affine").value == pytest.approx(audit.theory.smcal(2, "affine"))
+    assert audit.theory.noise("mcal", 2).value == pytest.approx(audit.theory.mcal(2))
+    assert audit.theory.noise("mcal", 2, "affine").value == pytest.approx(audit.theory.mcal(2, "affine"))
+    assert audit.theory.noise("mcal", 1).value == pytest.approx(audit.theory.mcal(1)[0])
+    assert audit.theory.noise("sreg").value == pytest.approx(audit.theory.sreg())
+    assert audit.theory.noise("somni").value == pytest.approx(audit.theory.somni())
+    assert audit.theory.noise("cal", 2).value == pytest.approx(audit.theory.cal(2))
 
 
 @pytest.mark.statistical

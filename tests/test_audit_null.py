@@ -216,21 +216,21 @@ def test_no_outcomes_are_granted_more_than_a_coins_variance(by_row):
     audit.sums.sample.complete = by_row
     null = audit.evidence.null["cal/2/constant"]
     assert null.mean() == pytest.approx(0.02 * 0.98, rel=0.2)
-    assert audit.noise("cal", 2).p_value == 0.001
+    assert audit.theory.noise("cal", 2).p_value == 0.001
 
 
 @MODES
 def test_certain_predictions_of_fractional_outcomes_are_impossible(by_row):
     audit = Audit([0.0] * 20 + [0.5] * 20, [0.1] * 20 + [0.4, 0.6] * 10)
     audit.sums.sample.complete = by_row
-    assert audit.noise("cal", 2).p_value == 0.001
+    assert audit.theory.noise("cal", 2).p_value == 0.001
 
 
 @MODES
 def test_exact_predictions_of_fractional_outcomes_leave_nothing_to_chance(by_row):
     audit = Audit([0.25] * 30 + [0.5] * 30, [0.25] * 30 + [0.5] * 30)
     audit.sums.sample.complete = by_row
-    assert audit.noise("cal", 2) == (0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 999)
+    assert audit.theory.noise("cal", 2) == (0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 999)
     assert audit.test().p_value == 1.0
 
 
@@ -257,7 +257,7 @@ def test_units_of_weights_do_not_matter(weight):
         audit.sums.sample.complete = False
     assert scaled.test().p_value == pytest.approx(plain.test().p_value, abs=0.005)
     for key in [("smcal", 2, "linear"), ("mcal", 1, "groups"), ("cal", 2, "constant"), ("sreg", 2, "linear4")]:
-        assert scaled.noise(*key).p_value == pytest.approx(plain.noise(*key).p_value, abs=0.005)
+        assert scaled.theory.noise(*key).p_value == pytest.approx(plain.theory.noise(*key).p_value, abs=0.005)
     for one, other in zip(plain.group_table(), scaled.group_table(), strict=True):
         assert (one.low, one.high) == (pytest.approx(other.low), pytest.approx(other.high))
 
@@ -274,7 +274,7 @@ def test_huge_features_are_standardised_like_others(scale):
     p, x = rng.random(300), rng.standard_normal(300)
     y = rng.random(300) < p
     plain, huge = (Audit.from_features(p, y, {"x": unit * x}) for unit in (1.0, scale))
-    assert huge.smcal() == pytest.approx(plain.smcal())
+    assert huge.theory.smcal() == pytest.approx(plain.theory.smcal())
     assert huge.test().p_value == pytest.approx(plain.test().p_value, abs=0.06)  # the order of rows may differ
 
 

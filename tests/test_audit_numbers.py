@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from swapcal import Audit
+from swapcal.audit.curves import _members
 from swapcal.audit.levels import Bins, ranges_of
 from swapcal.audit.text import TitleIndex, Titles
 from swapcal.features.sources import MOST_COUNTED, Quantiles, shortest
@@ -176,3 +177,17 @@ def test_encoders_without_cuts_still_read_rows():
     audit = Audit.from_frame(frame, like=old, **COLUMNS)
     assert audit.to_findings().numbers is None
     assert old.bins(Table(frame)).shape == (500, 0)
+
+
+def test_a_range_of_a_number_after_many_groups_is_found_among_the_rows():
+    """Codes of bins are bytes: after 256 groups their places are beyond a byte."""
+    rng = np.random.default_rng(5)
+    rows, age = 6000, rng.uniform(0, 80, 6000)
+    p = np.full(rows, 0.4)
+    y = rng.random(rows) < p + 0.3 * (age >= 60)
+    for towns in (252, 300):
+        town = np.array([f"t{k}" for k in np.arange(rows) % towns])
+        audit = Audit.from_features(p, y, {"town": town, "age": age})
+        assert audit.findings()[0].name == "age ≥ 60"
+        assert _members(audit.evidence, "age ≥ 60").sum() == (age >= 60).sum()
+        assert "age ≥ 60" in audit.to_html()

@@ -99,7 +99,7 @@ def test_weights_at_the_ends_of_their_range_and_tiny_shares_can_be_saved(tmp_pat
     audit = Audit([0.0, 0.3, 1.0], [0, 0.5, 0], weights=np.full(3, weight), low=[0, 0.2, 1.0], high=[0.1, 0.3, 1.0],
                   weight=[1e-320, 1.0, 1e-170])  # fmt: skip
     audit.save(tmp_path / "state")
-    assert Audit.load(tmp_path / "state").psmcal() == audit.psmcal()
+    assert Audit.load(tmp_path / "state").theory.psmcal() == audit.theory.psmcal()
 
 
 def test_an_older_file_stays_when_saving_fails(tmp_path: Path) -> None:

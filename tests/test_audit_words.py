@@ -114,7 +114,7 @@ def test_every_witness_says_the_sign_of_a_plain_shift_and_of_a_trend(quantity, a
         (np.clip(0.5 + sign * 0.15 * x, 0.02, 0.98), f"with {'higher' if sign > 0 else 'lower'} x"),
     ):
         audit = Audit.from_features(np.full(ROWS, 0.5), drawn(chance), {"x": x}, groups={"side": group})
-        witness = audit.witness(quantity, 2, against)
+        witness = audit.theory.witness(quantity, 2, against)
         said = words.direction(witness, _true_terms(audit.evidence, witness))
         if witness.names is not None:
             member = group == witness.names[0].split(" = ")[1]

@@ -68,8 +68,8 @@ def test_all_formats_agree_with_the_library(files, table, name, tmp_path, monkey
     assert findings["witnesses"][0]["group"] == "shift = night"
     whole = Audit.from_frame(table, prob="p", target="y", groups=["shift", "town"])
     by_name = {(q["name"], q["against"]): q["value"] for q in findings["quantities"]}
-    assert by_name["SMCal_2", "5 groups"] == pytest.approx(whole.smcal(2, "groups"))
-    assert by_name["Cal_1", "constant"] == pytest.approx(whole.cal(1))
+    assert by_name["SMCal_2", "5 groups"] == pytest.approx(whole.theory.smcal(2, "groups"))
+    assert by_name["Cal_1", "constant"] == pytest.approx(whole.theory.cal(1))
     page = (tmp_path / "a.html").read_text()
     assert page.lower().startswith("<!doctype html>")
     assert len(page) < 1_000_000

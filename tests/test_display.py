@@ -100,7 +100,7 @@ def nouns() -> Iterator[tuple[str, Any]]:
     compared = Comparison(P, np.clip(P + 0.1, 0, 1), Y, groups={"shop": SHOP}, title=EVIL, names=("old", EVIL))
     yield "Audit", compared
     yield "Audit", Benchmark(Y, {"mine": P, "swapcal": np.clip(P + 0.1, 0, 1)}, title=EVIL)
-    yield from (("Witness", audit.witness()), ("Witness", audit.witness(against="groups")))
+    yield from (("Witness", audit.theory.witness()), ("Witness", audit.theory.witness(against="groups")))
     watched = monitor()
     yield from (("Monitor", Monitor()), ("Monitor", watched), ("Monitor", watched.alarms()[0]))
     yield "Monitor", watched.test()

@@ -414,7 +414,7 @@ def test_the_union_of_shards_errs_at_most_by_their_sum(against: Any, q: int) -> 
         y = (rng.random(300) < p + shift * np.sign(X[:, 1])).astype(float)
         shards.append(Audit(p, y, X, groups={"side": np.where(X[:, 1] > 0, "r", "l")}))
     union = shards[0] + shards[1] + shards[2]
-    assert union.smcal(q, against) <= sum(shard.smcal(q, against) for shard in shards) + 1e-9
-    assert union.cal(q) <= sum(shard.cal(q) for shard in shards) + 1e-9
-    assert union.sreg() <= sum(shard.sreg() for shard in shards) + 1e-9
-    assert union.somni() <= sum(shard.somni() for shard in shards) + 1e-9
+    assert union.theory.smcal(q, against) <= sum(shard.theory.smcal(q, against) for shard in shards) + 1e-9
+    assert union.theory.cal(q) <= sum(shard.theory.cal(q) for shard in shards) + 1e-9
+    assert union.theory.sreg() <= sum(shard.theory.sreg() for shard in shards) + 1e-9
+    assert union.theory.somni() <= sum(shard.theory.somni() for shard in shards) + 1e-9

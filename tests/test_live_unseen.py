@@ -1,6 +1,7 @@
 """What cannot have been seen yet: how much it is, what is forecast meanwhile, and what is told of it."""
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -237,6 +238,52 @@ def test_labels_at_once_beside_an_open_forecast_are_learned_as_one_by_one(rule: 
         assert ours is not None
         assert theirs is not None
         assert ours.smcal_2 == pytest.approx(theirs.smcal_2, rel=1e-12)
+
+
+def one_by_one(live: Live, names: list[int], y: Any, asks: Any) -> list[tuple[float, float]]:
+    issued = []
+    for name, label, asking in zip(names, y, asks, strict=True):
+        if asking:
+            forecast = live.forecast(SOME[name], name)
+            issued.append((float(forecast.p), float(forecast.mean)))
+        if label == label:
+            live.label(name, label)
+    return issued
+
+
+def in_batches(live: Live, cuts: Any, names: list[int], y: Any, asks: Any) -> tuple[Live, list[tuple[float, float]]]:
+    """Follow a stream in micro-batches, saved and loaded after each."""
+    issued: list[tuple[float, float]] = []
+    for a, b in pairwise([0, *cuts, len(names)]):
+        records = [SOME[name] for name, asking in zip(names[a:b], asks[a:b], strict=True) if asking]
+        forecasts, _ = live.follow(records, names[a:b], y[a:b], asks[a:b])
+        issued += zip(forecasts.p.tolist(), forecasts.mean.tolist(), strict=True)
+        live = Live.from_state(live.to_state())
+    return live, issued
+
+
+def without_owner(state: Any) -> tuple[dict[str, bytes], dict[str, Any]]:
+    """Return all of a state but the name by which an engine knows its own forecasts."""
+    engine = {name: value for name, value in state.manifest["forecaster"].items() if name != "owner"}
+    return {name: array.tobytes() for name, array in state.arrays.items()}, state.manifest | {"forecaster": engine}
+
+
+@pytest.mark.parametrize("rule", ["auto", "anything"])
+def test_levels_around_the_belief_do_not_depend_on_where_micro_batches_end(rule: Any) -> None:
+    """Levels split while labels of the same batch are learned: a level issued before is one of those before."""
+    rng, names, y, asks = np.random.default_rng(0), list[int](), list[float](), list[bool]()
+    for k in range(300):
+        names, y, asks = [*names, k], [*y, NAN], [*asks, True]
+        if k >= 8 and k % 4:  # a fourth never comes
+            names, y, asks = [*names, k - 8], [*y, float(rng.random() < 0.7)], [*asks, False]
+    settings: dict[str, Any] = {"kappa": 0.001, "unseen": rule, "prior": 0.7}
+    alone = Live(**settings)
+    expected = one_by_one(alone, names, y, asks)
+    assert len(alone.engine().levels) > 45, "levels did not split"  # type: ignore[union-attr]
+    for cuts in ([], [200], sorted(rng.choice(np.arange(1, len(names)), 12, replace=False).tolist())):
+        live, issued = in_batches(Live(**settings), cuts, names, y, asks)
+        assert issued == expected
+        assert without_owner(live.to_state()) == without_owner(alone.to_state())
 
 
 def test_the_coin_does_not_know_the_label() -> None:

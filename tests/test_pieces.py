@@ -27,6 +27,7 @@ from swapcal.cli.stream_table import Roles, StreamReader  # noqa: E402
 from swapcal.features.encoder import Scales  # noqa: E402
 from swapcal.features.sources import Number  # noqa: E402
 from swapcal.tables import delimited, formats, sources  # noqa: E402
+from swapcal.tables.dialect import Dialect  # noqa: E402
 from swapcal.tables.formats import open_source  # noqa: E402
 from swapcal.tables.frame import Table  # noqa: E402
 from swapcal.tables.outcomes import ReadAs  # noqa: E402
@@ -273,7 +274,7 @@ def test_the_types_of_a_folder_are_those_of_its_first_file(tmp_path: Path) -> No
 def test_a_word_among_later_dates_costs_its_row_only(tmp_path: Path, order: str, day: str) -> None:
     path = tmp_path / "in.csv"
     path.write_text("y,x\n" + "".join(f"{k % 2},{'soon' if k == 30 else day.format(1 + k % 28)}\n" for k in range(40)))
-    dialect = sources.Dialect(dates=order)
+    dialect = Dialect(dates=order)
     with pieces(100, 100, 5):
         with open_source(str(path), dialect) as source, pytest.raises(InputError, match=r"row 31: .*'soon'"):
             list(source.pieces({"x": ReadAs.any}))

@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from swapcal import Audit, Forecaster, Monitor, bounds
+from swapcal import Forecaster, Monitor, bounds
 from swapcal.audit import difference, evidence, intervals, measures, null
+from swapcal.audit.conventional import TheoryMeasures
 from swapcal.batch import History, Mixture, Stream, mixture
 from swapcal.monitor import alarms
 from swapcal.monitor.settings import MonitorSettings
@@ -316,13 +317,13 @@ PLUG_IN = "test_audit.test_plug_in_errors_of_a_population_are_too_large_on_avera
 @caught_by(PLUG_IN, "values.mean() - true > -error")
 def half_of_the_residuals(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error is halved."""
-    scale(monkeypatch, Audit, "smcal", 0.5)
+    scale(monkeypatch, TheoryMeasures, "smcal", 0.5)
 
 
 @caught_by(PLUG_IN, "values.mean() - true < ")
 def twice_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error is doubled."""
-    scale(monkeypatch, Audit, "smcal", 2.0)
+    scale(monkeypatch, TheoryMeasures, "smcal", 2.0)
 
 
 # Verdicts and warnings

@@ -105,6 +105,17 @@ def test_a_pruned_log_is_replayed_from_its_oldest_snapshot(path):
     assert result.exit_code == SAME, result.output
 
 
+def test_a_pruned_log_is_replayed_from_the_next_snapshot_if_the_oldest_is_damaged(path):
+    store = open_store(str(path))
+    newest, oldest = (kept.seq for kept in store.snapshots("shop"))
+    assert sum(store.prune("shop", oldest)) > 10
+    store._write(("UPDATE snapshot_pieces SET content = ? WHERE seq = ?", (b"hole", oldest)))
+    store.close()
+    result = run(replay, "--store", path)
+    assert result.exit_code == SAME, result.output
+    assert f"after the snapshot at event {newest}" in result.stderr
+
+
 def test_a_pruned_log_without_a_readable_snapshot_says_why_it_cannot_be_read(path):
     store = open_store(str(path))
     assert sum(store.prune("shop", min(kept.seq for kept in store.snapshots("shop"))))

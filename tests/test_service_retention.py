@@ -9,7 +9,7 @@ pytest.importorskip("pyarrow")
 import time
 
 from swapcal.cli import BAD_INPUT
-from swapcal.cli.backup import backup
+from swapcal.cli.export import backup
 from swapcal.cli.prune import NOT_CONFIRMED, prune
 from swapcal.service.retention import all_but, older_than, seconds
 from swapcal.service.store import open_store

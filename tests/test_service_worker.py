@@ -43,7 +43,9 @@ def stream(n: int, seed: int = 0) -> list[Any]:
 
 
 def test_every_setting_of_live_can_be_set() -> None:
-    known = {name for name in inspect.signature(Live.__init__).parameters if name not in ("self", "models", "monitor")}
+    # the service forecasts probabilities of events with the default learner
+    elsewhere = {"self", "models", "monitor", "low", "high", "learner"}
+    known = {name for name in inspect.signature(Live.__init__).parameters if name not in elsewhere}
     assert set(LIVE) == known
     defaults = {name: parameter.default for name, parameter in inspect.signature(Live.__init__).parameters.items()}
     own = Settings(name="shop")
@@ -142,6 +144,17 @@ def test_another_process_is_the_learner_until_it_is_gone() -> None:
     second.worker._regain(now=True)
     assert second.outcome("a", 0.0).state == "repeated"
     assert bits(second.hosted) == bits(first.hosted)
+
+
+def test_a_forecaster_that_another_process_made_is_not_unknown() -> None:
+    store = MemoryStore()
+    second, first = Hand(store, "late"), Hand(store, groups=["city"])
+    first.forecast("a", ROME)
+    store.ours = False
+    second.name = "shop"
+    assert second.forecast("a", ROME).status == 503
+    second.name = "other"
+    assert second.forecast("a", ROME).status == 404
 
 
 def test_a_fault_hurts_only_the_request_at_fault(monkeypatch: pytest.MonkeyPatch) -> None:

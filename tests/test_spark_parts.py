@@ -307,7 +307,7 @@ def answers_from(store: Store, memory: bool, batch: pd.DataFrame, **other: Any) 
     "other",
     [
         {"roles": KEPT._replace(features=("price", "colour", "size"))},
-        {"roles": KEPT._replace(features=("price",))},
+        {"roles": KEPT._replace(features=("colour",))},
         {"roles": KEPT._replace(matures=False)},
         {"remember": False},
         {"settings": {"groups": ["price"], "seed": 9}},

@@ -3,7 +3,7 @@
 import hashlib
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -94,20 +94,89 @@ def after_rows(done: int, error: Exception) -> Exception:
     return type(error)(f"after {done:,} rows: {error}") if done else error
 
 
-def label(y: Any, name: str = "label") -> float:
-    """Return one label, or another number called `name`, as a float in [0, 1]."""
-    if (type(y) is float or type(y) is int) and 0 <= y <= 1:  # what most are, many times a second
-        return float(y)
+Numbers = TypeVar("Numbers", float, Array)
+
+
+class Span(NamedTuple):
+    """A range [low, high] of outcomes, and the affine map between it and [0, 1], in which everything computes.
+
+    Squared errors on the scale of the outcomes are those in [0, 1] times width², others times width. Of the range
+    [0, 1] the map is the identity, bit for bit; of one whose ends are 0 and a power of two it rounds nothing.
+
+    Examples
+    --------
+    >>> span = Span(-10.0, 30.0)
+    >>> span.share(20.0), span.value(0.75), str(span)
+    (0.75, 20.0, '[-10, 30]')
+    """
+
+    low: float = 0.0
+    high: float = 1.0
+
+    @property
+    def width(self) -> float:
+        """High - low."""
+        return self.high - self.low
+
+    def share(self, value: Numbers) -> Numbers:
+        """Return where values of the range lie in it, in [0, 1]."""
+        return (value - self.low) / self.width
+
+    def value(self, share: float) -> float:
+        """Return the value at a share of the range; rounding does not lead out of it."""
+        return min(max(self.low + self.width * share, self.low), self.high)
+
+    def values(self, shares: Array) -> Array:
+        """Do as `value` for many."""
+        return np.clip(self.low + self.width * shares, self.low, self.high)
+
+    def clipped(self, value: Any) -> float:
+        """Return where a number lies in the range, beyond its ends 0 or 1; what is no number counts as the middle."""
+        return self.share(min(max(float(value), self.low), self.high)) if value == value else 0.5
+
+    def shares(self, name: str, values: Array) -> Array:
+        """Return where values lie, NaN where they are. Raises ValueError with the first row that is beyond an end."""
+        bad = np.flatnonzero((values < self.low) | (values > self.high))
+        if bad.size:
+            raise ValueError(
+                f"{name}: given {values[bad[0]]:g} in row {bad[0] + 1}, expected a number in {self} or NaN"
+            )
+        return values if self == UNIT else self.share(values)
+
+    def __str__(self) -> str:
+        return f"[{self.low:.10g}, {self.high:.10g}]"
+
+
+UNIT = Span()
+
+
+def span(low: Any, high: Any) -> Span:
+    """Return a range of outcomes. Raises ValueError if its ends are not finite, in order and apart."""
+    try:
+        found = Span(float(low), float(high))
+    except (TypeError, ValueError, OverflowError):
+        raise TypeError(f"low, high: given {low!r} and {high!r}, expected numbers") from None
+    if not (math.isfinite(found.low) and found.low < found.high and math.isfinite(found.width)):
+        raise ValueError(
+            f"low, high: given {low!r} and {high!r}, expected numbers in increasing order, a finite distance apart"
+        )
+    return found
+
+
+def label(y: Any, name: str = "label", span: Span = UNIT) -> float:
+    """Return where one label, or another number called `name`, lies in its range: a float in [0, 1]."""
+    if (type(y) is float or type(y) is int) and span.low <= y <= span.high:  # what most are, many times a second
+        return float(y) if span is UNIT else span.share(float(y))
     refuse_masked(name, y)
     try:
         if isinstance(y, (str, bytes)):
             raise TypeError
         value = float(y)
     except (TypeError, ValueError, OverflowError):
-        raise TypeError(f"{name}: given {y!r}, expected a number in [0, 1]") from None
-    if not 0.0 <= value <= 1.0:
-        raise ValueError(f"{name}: given {y!r}, expected a number in [0, 1]")
-    return value
+        raise TypeError(f"{name}: given {y!r}, expected a number in {span}") from None
+    if not span.low <= value <= span.high:
+        raise ValueError(f"{name}: given {y!r}, expected a number in {span}")
+    return span.share(value)
 
 
 def label_rows(y: ArrayLike, rows: int) -> Array:

@@ -26,7 +26,7 @@ from swapcal.live import Live
 from swapcal.report import Findings, render
 from swapcal.report.findings import ContestEntry, ContestMethod, Difference, Word
 from swapcal.tables.clock import as_times
-from swapcal.tables.frame import Table
+from swapcal.tables.frame import Table, cluster_ids
 
 __all__ = [
     "Benchmark",
@@ -158,6 +158,7 @@ def cross_validated(
     groups: Sequence[str] = (),
     folds: int = 5,
     seed: int = 0,
+    clusters: Any = None,
     progress: Progress | None = None,
 ) -> dict[str, Array]:
     """Return the forecasts of all methods of each fold after learning from the others; all use the same folds.
@@ -166,11 +167,15 @@ def cross_validated(
     ----------
     table : (n rows) the columns beside the score, as numbers or text
     y, mine : (n,) outcomes, and the score as probabilities
+    clusters : (n,) ids of what rows belong to, such as patients: no cluster is split, neither between these folds nor
+        between those that swapcal makes of the rows it learns from
     progress : called with numbers of rows forecast
     """
-    if not 2 <= folds <= len(y):
-        raise ValueError(f"folds: given {folds}, expected from 2 to {len(y)}, the number of rows")
-    fold = folds_of(len(y), folds, seed)
+    belongs = None if clusters is None else cluster_ids("clusters", clusters, len(y)).codes
+    units, noun = (len(y), "rows") if belongs is None else (int(belongs.max(initial=-1)) + 1, "clusters")
+    if not 2 <= folds <= units:
+        raise ValueError(f"folds: given {folds}, expected from 2 to {units}, the number of {noun}")
+    fold = folds_of(units, folds, seed) if belongs is None else folds_of(units, folds, seed)[belongs]
     found = {MINE: mine, **{name: np.empty(len(y)) for name in (*SIMPLE, LOGISTIC, SWAPCAL)}}
     for k in range(folds):
         learn, judge = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
@@ -182,7 +187,12 @@ def cross_validated(
             found[name][judge] = make().fit(mine[learn], y[learn]).predict(mine[judge])
         found[LOGISTIC][judge] = _logistic(table, y, mine, learn, judge)
         model = Model.fit(
-            _rows(table, learn), y[learn], mine[learn], groups=list(groups), settings=FitSettings(seed=seed)
+            _rows(table, learn),
+            y[learn],
+            mine[learn],
+            groups=list(groups),
+            settings=FitSettings(seed=seed),
+            clusters=None if belongs is None else np.unique(belongs[learn], return_inverse=True)[1],
         )
         found[SWAPCAL][judge] = model.mean(_rows(table, judge), mine[judge])
         if progress is not None:
@@ -191,7 +201,7 @@ def cross_validated(
 
 
 def folds_of(n: int, folds: int, seed: int) -> Integers:
-    """Return each row's fold: equally many rows each, at random.
+    """Return the fold of each row or cluster: equally many in each, at random.
 
     Examples
     --------
@@ -202,7 +212,7 @@ def folds_of(n: int, folds: int, seed: int) -> Integers:
 
 
 def _rows(table: Any, rows: Integers) -> Table:
-    return Table(table.take(rows) if hasattr(table, "take") else table[rows])
+    return Table(table).take(rows)
 
 
 # A contest in a sentence: what would be gained, by which method, and when to keep what one has.
@@ -297,7 +307,7 @@ class Benchmark:
     ----------
     y : (rows,) outcomes in [0, 1]
     forecasts : (rows,) forecasts by name; "mine" is compared with all others, "swapcal" is what the report is about
-    groups, time : as in `Audit`
+    groups, time, clusters : as in `Audit`; intervals and verdicts are then by cluster
     how : how the forecasts were made, a sentence for the report
     title, seed : of the report, and of the simulated noise floor
     warnings : what is known to speak against a gain, such as a column that is probably known only after the outcome
@@ -322,6 +332,7 @@ class Benchmark:
         *,
         groups: Any = None,
         time: Any = None,
+        clusters: Any = None,
         how: str = "",
         tolerance: float = TOLERANCE,
         title: str = "What would I gain?",
@@ -332,7 +343,8 @@ class Benchmark:
             given = ", ".join(forecasts) or "none"
             raise ValueError(f'forecasts: given {given}, expected "{MINE}" and "{SWAPCAL}" among them')
         self.y, self.forecasts, self.how, self.title = y, dict(forecasts), how, title
-        self._rows: dict[str, Any] = {"groups": groups, "time": time, "title": title, "seed": seed}
+        belongs = None if clusters is None else cluster_ids("clusters", clusters, len(y))
+        self._rows: dict[str, Any] = {"groups": groups, "time": time, "clusters": belongs, "title": title, "seed": seed}
         self.tolerance = checked_tolerance(tolerance)
         self._given_warnings = tuple(warnings)
 
@@ -395,8 +407,9 @@ class Benchmark:
         groups = memberships(self._rows["groups"], len(y))
         named = {name: np.array(found.names, dtype=object)[found.codes][keep] for name, found in groups.items()}
         forecasts = {name: np.asarray(p)[keep] for name, p in self.forecasts.items()}
+        belongs = None if self._rows["clusters"] is None else np.array(self._rows["clusters"].codes)[keep]
         settings = {"tolerance": self.tolerance, "title": self.title, "seed": self._rows["seed"], "how": self.how}
-        return Benchmark(y[keep], forecasts, groups=named or None, **settings)
+        return Benchmark(y[keep], forecasts, groups=named or None, clusters=belongs, **settings)
 
     def sentence(self) -> str:
         """Say what speaks against a gain, then what you would gain, or that there is nothing to gain."""

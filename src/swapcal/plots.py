@@ -359,38 +359,48 @@ class PlottedPeriod(Protocol):
     """the same of the base rate known at the time"""
 
 
-def score(stretches: Sequence[PlottedPeriod], *, ax: Any = None) -> Any:
-    """Draw the mean squared error of the forecasts over time beside that of the base rate known at the time."""
+def score(stretches: Sequence[PlottedPeriod], *, ax: Any = None, low: float = 0.0, high: float = 1.0) -> Any:
+    """Draw the mean squared error of the forecasts over time beside that of the base rate known at the time.
+
+    low, high : range of the outcomes
+    """
     ax, x = _time(stretches, ax)
+    binary = (low, high) == (0.0, 1.0)
+    rate = "base rate" if binary else "mean outcome"
     own = [one.error / one.n for one in stretches]
     base = [one.base_error / one.n for one in stretches]
     mark = "o" if len(x) == 1 else None
-    ax.plot(x, base, color=GREY, linestyle="--", marker=mark, label="base rate known at the time")
+    ax.plot(x, base, color=GREY, linestyle="--", marker=mark, label=f"{rate} known at the time")
     ax.plot(x, own, color=BLUE, marker=mark, label="forecasts (mean)")
     ax.set_ylim(0.0, 1.15 * max([*own, *base, 1e-9]))
     ax.legend(loc="best", frameon=False, fontsize="small")
     total = sum(one.n for one in stretches)
     overall, plain = sum(one.error for one in stretches) / total, sum(one.base_error for one in stretches) / total
-    title = f"Squared error over time: {overall:.3g} per forecast, base rate {plain:.3g}"
-    return dressed(ax, title, "labels learned", "squared error (Brier score)")
+    title = f"Squared error over time: {overall:.3g} per forecast, {rate} {plain:.3g}"
+    return dressed(ax, title, "labels learned", f"squared error{' (Brier score)' if binary else ''}")
 
 
-def rates(stretches: Sequence[PlottedPeriod], *, ax: Any = None) -> Any:
-    """Draw the mean forecast and the observed rate over time, with the band in which chance leaves the latter."""
+def rates(stretches: Sequence[PlottedPeriod], *, ax: Any = None, low: float = 0.0, high: float = 1.0) -> Any:
+    """Draw the mean forecast and the observed rate over time, with the band in which chance leaves the latter.
+
+    low, high : range of the outcomes. Of outcomes between its ends the band is the widest that there can be.
+    """
     ax, x = _time(stretches, ax)
+    rate, chance = ("rate", "95 % by chance") if (low, high) == (0.0, 1.0) else ("mean", "95 % by chance, at most")
     forecast, observed = ([getattr(one, part) / one.n for one in stretches] for part in ("mean", "y"))
     half = [CHANCE * sqrt(max(0.0, one.variance)) / one.n for one in stretches]
-    low = [max(0.0, p - h) for p, h in zip(forecast, half, strict=True)]
-    high = [min(1.0, p + h) for p, h in zip(forecast, half, strict=True)]
-    ax.fill_between(x, low, high, color=GREY, alpha=0.35, linewidth=0, label="95 % by chance")
+    bottom = [max(low, p - h) for p, h in zip(forecast, half, strict=True)]
+    top = [min(high, p + h) for p, h in zip(forecast, half, strict=True)]
+    ax.fill_between(x, bottom, top, color=GREY, alpha=0.35, linewidth=0, label=chance)
     ax.plot(x, forecast, color=BLUE, label="mean forecast", marker="o" if len(x) == 1 else None)
-    ax.plot(x, observed, color=VERMILION, linestyle="--", marker=".", label="observed rate")
-    values = [*low, *high, *observed]
-    room = 0.08 * (max(values) - min(values)) + 1e-4
-    ax.set_ylim(max(0.0, min(values) - room), min(1.0, max(values) + room))
-    in_percent(ax.yaxis)
+    ax.plot(x, observed, color=VERMILION, linestyle="--", marker=".", label=f"observed {rate}")
+    values = [*bottom, *top, *observed]
+    room = 0.08 * (max(values) - min(values)) + 1e-4 * (high - low)
+    ax.set_ylim(max(low, min(values) - room), min(high, max(values) + room))
+    if rate == "rate":
+        in_percent(ax.yaxis)
     ax.legend(loc="best", frameon=False, fontsize="small")
-    return dressed(ax, "Forecast and observed rate over time", "labels learned", "rate")
+    return dressed(ax, f"Forecast and observed {rate} over time", "labels learned", rate)
 
 
 def _time(stretches: Sequence[PlottedPeriod], ax: Any) -> tuple[Any, list[int]]:

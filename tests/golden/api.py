@@ -183,7 +183,7 @@ def returned() -> dict[str, Any]:
         "Audit.test()": audit.test(),
         "Audit.findings()": audit.findings()[0],
         "Audit.group_table()": audit.group_table()[0],
-        "Audit.witness()": audit.witness(),
+        "Audit.theory.witness()": audit.theory.witness(),
         "Audit.coordinates": audit.coordinates[0],
         "Comparison.differences()": compared().differences()[0],
     }

@@ -573,16 +573,16 @@ def audit_measures() -> Flat:
     for name in ("smcal", "psmcal", "mcal", "pmcal"):
         for q in (1, 2):
             for against in ("linear", "groups"):
-                found.add(**{f"{name}_{q}_{against}": getattr(audit, name)(q, against)})
+                found.add(**{f"{name}_{q}_{against}": getattr(audit.theory, name)(q, against)})
     for name in ("cal", "pcal", "sreg", "psreg", "somni", "dsmcal", "dmcal", "dsomni", "saerr"):
-        found.add(**{name: getattr(audit, name)()})
+        found.add(**{name: getattr(audit.theory, name)()})
     for name in ("ece", "smooth_ece", "brier", "brier_split", "log_loss", "auc", "worst_gap"):
         found.add(**{name: getattr(audit, name)()})
     for quantity in ("smcal", "mcal", "sreg", "somni"):
-        witness = audit.witness(quantity)
+        witness = audit.theory.witness(quantity)
         if witness.theta is not None:
             found.add(**{f"witness_{quantity}": np.asarray(witness.theta)})
-    noise, test, verdict = audit.noise("cal", 1), audit.test(), audit.verdict()
+    noise, test, verdict = audit.theory.noise("cal", 1), audit.test(), audit.verdict()
     found.add(noise=[noise.value, noise.low, noise.high, noise.p_value], test=[test.value, test.p_value])
     found.add(verdict=[str(verdict.word), verdict.low, verdict.high])
     for row in audit.group_table():

@@ -13,6 +13,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import _check_y
 
+from swapcal._validate import Span
 from swapcal.adapters.table_estimator import cluster_codes, one_of, outcome_column
 from swapcal.arrays import Array
 from swapcal.features.sources import Name
@@ -141,8 +142,8 @@ class SwapRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> Array:
         """Return the expected outcome of every row, by `mode`."""
-        p = self._predicted(X)[:, 0]
-        return np.asarray(self.low_ + (self.high_ - self.low_) * p)
+        predicted = self._predicted(X)[:, 0]
+        return self._span().values(predicted)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -182,7 +183,11 @@ class SwapRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
             raise ValueError(f"y: given {y[row]} in row {row + 1}, expected a number from {low} to {high}")
 
     def _scaled(self, y: Array) -> Array:
-        return np.clip((y - self.low_) / (self.high_ - self.low_), 0.0, 1.0)
+        """Return where outcomes, or predictions, which may lie beyond its ends, are in the range."""
+        return np.clip(self._span().share(y), 0.0, 1.0)
+
+    def _span(self) -> Span:
+        return Span(self.low_, self.high_)
 
     def _scored(self, X: Any) -> Array:
         return self._as_scores(self.estimator_.predict(X))

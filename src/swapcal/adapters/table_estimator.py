@@ -37,8 +37,8 @@ from swapcal.batch.settings import FitSettings
 from swapcal.engine.certificate import Certificate
 from swapcal.features.encoder import EncodedTable
 from swapcal.features.sources import HUGE, Name, Source, Sparse, columns_of, keys_of, named, opened, require
-from swapcal.tables.frame import Table, batches_of, categories, in_memory, is_table
-from swapcal.tables.values import MISSING, is_missing
+from swapcal.tables.frame import Table, batches_of, cluster_ids, in_memory, is_table
+from swapcal.tables.values import is_missing
 
 # The outcomes of a fit: y as one column with a value in every row, whatever held it.
 
@@ -81,12 +81,7 @@ def cluster_codes(clusters: Any, rows: int) -> "Integers | None":
     if clusters is None:
         return None
     refuse_masked("clusters", clusters)
-    found = categories(clusters)
-    if len(found) != rows:
-        raise ValueError(f"clusters: given {len(found)} rows, expected {rows}, one per row of X")
-    if MISSING in found.names:
-        row = int(np.flatnonzero(found.codes == found.names.index(MISSING))[0]) + 1
-        raise ValueError(f"clusters: given no id in row {row}, expected one for every row")
+    found = cluster_ids("clusters", clusters, rows)
     if len(found.names) < 2:
         raise ValueError("clusters: given one only, expected at least two")
     return found.codes.astype(np.int64)

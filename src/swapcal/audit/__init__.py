@@ -2,7 +2,7 @@
 
 from swapcal.audit.audit import Audit
 from swapcal.audit.comparison import ClassAudits, Comparison
-from swapcal.audit.conventional import ConventionalMeasures, ObservedRate
+from swapcal.audit.conventional import ConventionalMeasures, ObservedRate, TheoryMeasures
 from swapcal.audit.null import Noise
 from swapcal.audit.text import Titles
 from swapcal.audit.verdict import Finding, Witness
@@ -20,6 +20,7 @@ __all__ = [
     "Noise",
     "ObservedRate",
     "Term",
+    "TheoryMeasures",
     "Titles",
     "Witness",
 ]

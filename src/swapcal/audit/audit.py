@@ -8,19 +8,17 @@ from typing import Any, Self, TypedDict, Unpack
 
 import numpy as np
 
-from swapcal import archive, errors, plots
+from swapcal import archive, plots
 from swapcal._display import counted, display
 from swapcal.archive import written
-from swapcal.audit import curves, measures, state
+from swapcal.audit import curves, state
 from swapcal.audit import state as file
-from swapcal.audit.conventional import ConventionalMeasures, ObservedRate, observed_around
-from swapcal.audit.curves import likenesses
+from swapcal.audit.conventional import ConventionalMeasures, ObservedRate, TheoryMeasures, observed_around
 from swapcal.audit.evidence import Evidence
 from swapcal.audit.findings import AuditSettings, assemble, reliability
 from swapcal.audit.findings import groups as group_entries
 from swapcal.audit.findings import numbers as number_curves
 from swapcal.audit.levels import Levels
-from swapcal.audit.measures import Against
 from swapcal.audit.null import Noise
 from swapcal.audit.rows import (
     AuditColumns,
@@ -35,11 +33,11 @@ from swapcal.audit.rows import (
 from swapcal.audit.search import Regions, checked_search
 from swapcal.audit.sums import Sums
 from swapcal.audit.text import TitleIndex, Titles
-from swapcal.audit.verdict import ALPHA, TOLERANCE, Finding, Verdict, Witness, checked_tolerance
-from swapcal.losses import Loss, omniprediction
+from swapcal.audit.verdict import ALPHA, TOLERANCE, Finding, Verdict, checked_tolerance
+from swapcal.losses import Loss
 from swapcal.report import Findings, card, render
 from swapcal.report.card import as_page
-from swapcal.report.findings import GroupRow, Level, NetBenefitPoint, Resemblance
+from swapcal.report.findings import GroupRow, Level, NetBenefitPoint
 from swapcal.tables.frame import Table, columns_from, is_table, made_frame
 
 
@@ -348,89 +346,20 @@ class Audit:
         return self._evidence
 
     @property
-    def conventional(self) -> ConventionalMeasures:
-        """Calibration slope and intercept, O:E, net benefit, isotonic reliability, debiased ECE, ATB, cutoff error."""
-        return ConventionalMeasures(self.sums, self.seed)
-
-    def smcal(self, q: int = 2, against: Against = "linear", *, mean: bool = False) -> float:
-        """SMCal_q: Σ_v sup_f n_v |Σ α f(x)(y − p)/n_v|^q over the class `against`."""
-        return self._scaled(measures.smcal(self.sums.tally, q, against), mean)
-
-    def psmcal(self, q: int = 2, against: Against = "linear", *, mean: bool = False) -> float:
-        """PSMCal_q: `smcal` with the issued probabilities as weights (equal to it if none were given)."""
-        return self._scaled(measures.smcal(self.sums.weighted, q, against), mean)
-
-    def mcal(self, q: int = 2, against: Against = "linear", *, mean: bool = False) -> float | tuple[float, float]:
-        """MCal_q: sup_f Σ_v n_v |Σ α f(x)(y − p)/n_v|^q; an interval for q = 1 unless the class is groups."""
-        return self._scaled_ends(measures.mcal(self.sums.tally, q, against), mean)
-
-    def pmcal(self, q: int = 2, against: Against = "linear", *, mean: bool = False) -> float | tuple[float, float]:
-        """PMCal_q: `mcal` with the issued probabilities as weights."""
-        return self._scaled_ends(measures.mcal(self.sums.weighted, q, against), mean)
-
-    def cal(self, q: int = 1, *, mean: bool = False) -> float:
-        """Cal_q: Σ_v n_v (|A_v|/n_v)^q."""
-        return self._scaled(float(errors.cal(self.sums.tally.n, self.sums.tally.A, q)), mean)
-
-    def pcal(self, q: int = 1, *, mean: bool = False) -> float:
-        """PCal_q: `cal` with the issued probabilities as weights."""
-        return self._scaled(float(errors.cal(self.sums.weighted.n, self.sums.weighted.A, q)), mean)
-
-    def sreg(self, *, mean: bool = False) -> float:
-        """SReg against F_4^lin: the squared loss that one linear function per level would have saved."""
-        return self._scaled(measures.sreg(self.sums.tally), mean)
-
-    def psreg(self, *, mean: bool = False) -> float:
-        """PSReg against F_4^lin: `sreg` with the issued probabilities as weights."""
-        return self._scaled(measures.sreg(self.sums.weighted), mean)
-
-    def somni(self, *, mean: bool = False, rules: errors.AffineRules = "all") -> float:
-        """SOmni over L^cvx and all affine rules with values in [0, 1], exactly; "restricted" for F_res^aff."""
-        tally = self.sums.tally
-        return self._scaled(float(errors.somni(tally.v, tally.A, tally.g, rules).total), mean)
-
-    def omni(
-        self, *, mean: bool = False, rules: errors.AffineRules = "all", losses: Sequence[Loss] | None = None
-    ) -> tuple[float, float]:
-        """Omni over L^cvx and affine rules: one loss and one rule for all levels; ends between which it lies.
-
-        Actions are those at the levels' mean predictions. The upper end is SOmni of these, the lower end the best pair
-        found among `losses`; see `swapcal.losses.omniprediction`. Raises ValueError where not all rows are kept: only
-        `somni` is a function of the sums.
+    def theory(self) -> TheoryMeasures:
+        """The errors that theorems are about: SMCal, MCal, Cal, SReg, SOmni, their witnesses and their noise.
 
         Examples
         --------
-        >>> audit = Audit([0.0] * 4, [1] * 4)
-        >>> audit.omni(mean=True), audit.somni(mean=True), audit.somni(mean=True, rules="restricted")
-        ((1.0, 1.0), 1.0, 0.75)
+        >>> Audit([0.5] * 4, [1, 1, 0, 1]).theory.cal(1)
+        1.0
         """
-        rows = self.sums.kept()
-        if not self.sums.sample.complete:
-            kept = f"{len(rows.p):,} of {self.rows:,} rows kept, expected all"
-            raise ValueError(f"omni: given {kept}; somni() is exact for all rows and no smaller")
-        level = self.sums.tally.v[self.levels.index(rows.p)]
-        found = omniprediction(level, rows.y, rows.X, rows.copies * rows.weights, losses, rules=rules)
-        return self._scaled(found.lower, mean), self._scaled(found.upper, mean)
+        return TheoryMeasures(self.sums, lambda: self.evidence)
 
-    def dsmcal(self, q: int = 2, against: Against = "linear") -> float:
-        """DSMCal_q: `smcal` per row, which estimates the error of the population that held-out rows were drawn from.
-
-        A plug-in value, as are `dmcal`, `dsomni` and `saerr`: suprema and squares of sums make of noise an error, so it
-        is too large on average, never too small. `noise` has the mean and the quantiles of that for right predictions.
-        """
-        return self.smcal(q, against, mean=True)
-
-    def dmcal(self, q: int = 2, against: Against = "linear") -> float | tuple[float, float]:
-        """DMCal_q: `mcal` per row of a held-out sample; a plug-in value, too large on average."""
-        return self.mcal(q, against, mean=True)
-
-    def dsomni(self) -> float:
-        """DSOmni: `somni` per row of a held-out sample; a plug-in value, too large on average."""
-        return self.somni(mean=True)
-
-    def saerr(self) -> float:
-        """SAErr: `sreg` per row of a held-out sample; a plug-in value, too large on average."""
-        return self.sreg(mean=True)
+    @property
+    def conventional(self) -> ConventionalMeasures:
+        """Calibration slope and intercept, O:E, net benefit, isotonic reliability, debiased ECE, ATB, cutoff error."""
+        return ConventionalMeasures(self.sums, self.seed)
 
     def ece(self) -> float:
         """Return the expected calibration error over the levels: Cal_1 per row."""
@@ -461,31 +390,6 @@ class Audit:
         None with one class only. Exact, with 0 in the second place, if every distinct prediction is kept.
         """
         return curves.auc(self.sums)
-
-    def witness(self, quantity: str = "smcal", q: int = 2, against: str | None = None) -> Witness:
-        """Return what attains an error: "smcal", "mcal", "sreg" or "somni".
-
-        Examples
-        --------
-        >>> audit = Audit([0.5] * 4, [1, 1, 0, 1], [[0.5, 0.1]] * 2 + [[0.5, -0.1]] * 2)
-        >>> found = audit.witness("smcal")
-        >>> found.evaluate([0.5] * 4, [1, 1, 0, 1], [[0.5, 0.1]] * 2 + [[0.5, -0.1]] * 2) == audit.smcal()
-        True
-        """
-        return measures.witness(self.sums.tally, self.coordinates, quantity, q, against or "linear")
-
-    def noise(self, quantity: str = "smcal", q: int = 2, against: str | None = None) -> Noise:
-        """Return the error beside its simulated distribution if the predictions were the truth.
-
-        Examples
-        --------
-        >>> rng = np.random.default_rng(0)
-        >>> p = rng.random(2000)
-        >>> found = Audit(p, rng.random(2000) < p).noise("cal", 1)
-        >>> found.low < found.value < found.high
-        True
-        """
-        return self.evidence.noise(quantity, q, against)
 
     def test(self) -> Noise:
         """Return the scan: the largest standardised residual over groups, features and prediction ranges.
@@ -523,27 +427,6 @@ class Audit:
     def worst_gap(self, alpha: float = ALPHA) -> float:
         """Return the largest |mean of y − p| of a group and prediction range that chance cannot explain."""
         return self.evidence.sizes.widest_gap(alpha)
-
-    def resembles(self, witness: Witness, level: int | None = None, most: int = 3) -> list[Resemblance]:
-        """Return the groups whose indicators correlate most with a witness's function, at its worst level.
-
-        From all rows if they are kept, else from the sample's sample of them.
-
-        Examples
-        --------
-        >>> rng = np.random.default_rng(0)
-        >>> late = rng.random(2000) < 0.3
-        >>> y = rng.random(2000) < 0.5 + 0.3 * late
-        >>> groups = {"late": np.where(late, "yes", "no")}
-        >>> audit = Audit.from_features(np.full(2000, 0.5), y, {"hours": 3.0 * late}, groups=groups)
-        >>> [(one.group, round(one.correlation)) for one in audit.resembles(audit.witness("sreg"), most=1)]
-        [('late = yes', 1)]
-        """
-        if witness.theta is None:
-            return []
-        level = witness.worst if level is None else level
-        rows = self.sums.kept([level])
-        return likenesses(np.einsum("td,d->t", rows.X, witness.theta[level]), rows, self.evidence.design, most)
 
     def group_table(self, tolerance: float = TOLERANCE) -> list[GroupRow]:
         """Return every group's size, means, gap, interval and verdict, simultaneous over everything examined."""
@@ -712,14 +595,6 @@ class Audit:
         found = self.findings(1)
         worst = {"surest finding": f"{found[0].name}: {found[0].size}"} if found else {}
         return display(self.title, self.verdict().sentence, {"rows": self.rows, **scores, **worst})
-
-    def _scaled(self, value: float, mean: bool) -> float:
-        return value / self.n if mean else value
-
-    def _scaled_ends(self, value: float | tuple[float, float], mean: bool) -> float | tuple[float, float]:
-        if isinstance(value, tuple):
-            return self._scaled(value[0], mean), self._scaled(value[1], mean)
-        return self._scaled(value, mean)
 
 
 def _named(names: Sequence[str] | None, d: int) -> tuple[Coordinate, ...]:

@@ -7,8 +7,8 @@ import numpy as np
 
 from swapcal.arrays import Array, Index, Integers, Keys
 from swapcal.kernels.tally import add_distinct, add_signed, fill_signs
-from swapcal.tables.frame import Table, categories
-from swapcal.tables.values import MISSING, Categories, text_key
+from swapcal.tables.frame import Table, cluster_ids
+from swapcal.tables.values import text_key
 
 # Rows of one patient, customer or day share a fate, so that sums of their residuals vary more than those of
 # independent rows. Wild cluster bootstrap: if clusters are independent and the predictions right, the sum S = Σ_c s_c
@@ -44,13 +44,7 @@ def cluster_keys(name: str, ids: Any, rows: int | None = None) -> Keys | None:
     """
     if ids is None:
         return None
-    column = ids if isinstance(ids, Categories) else categories(ids)
-    if rows is not None and len(column) != rows:
-        raise ValueError(f"{name}: given {len(column)} rows, expected {rows} like p")
-    if MISSING in column.names:
-        lost = np.flatnonzero(column.codes == column.names.index(MISSING))
-        if lost.size:
-            raise ValueError(f"{name}: given no id in row {lost[0] + 1}, expected one for every row")
+    column = cluster_ids(name, ids, rows)
     keys = [min(text_key("cluster", text), 2**64 - 2) for text in column.names]
     return np.array(keys, np.uint64)[column.codes]
 
@@ -203,6 +197,14 @@ MANY_VALUES, FEWEST_EACH, MOST_EACH = 100, 1.3, 50.0
 """An id has at least so many values, each in so many rows on average."""
 SURELY = 6.0
 """Standard deviations beyond which products of residuals within a value are no chance."""
+
+
+def belong_together(name: str) -> str:
+    """Warn of a column that looks like a cluster id."""
+    return (
+        f"Rows with the same {name} have outcomes that go together, which makes errors look more certain than they "
+        "are: if they belong to one patient, customer or day, name the column as clusters."
+    )
 
 
 def looks_clustered(table: Table, names: Iterable[str], p: Array, y: Array) -> str | None:

@@ -1,6 +1,6 @@
-"""The measures that fields report: calibration line, O:E, net benefit, isotonic reliability, truthful errors."""
+"""Measures of forecasts by name: those that fields report, and those that theorems are about."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -8,13 +8,19 @@ import numpy as np
 from scipy.optimize import isotonic_regression
 from scipy.special import expit, logit
 
+from swapcal import errors
 from swapcal.arrays import Array
-from swapcal.audit import curves
+from swapcal.audit import curves, measures
+from swapcal.audit.evidence import Evidence
 from swapcal.audit.intervals import PLAIN
+from swapcal.audit.measures import Against
+from swapcal.audit.null import Noise
 from swapcal.audit.sums import Sums
+from swapcal.audit.verdict import Witness
 from swapcal.kernels import tally as kernel
 from swapcal.kernels.tally import FLOOR
-from swapcal.report.findings import ConventionalEntry, IsotonicPoint, NetBenefitPoint
+from swapcal.losses import Loss, omniprediction
+from swapcal.report.findings import ConventionalEntry, IsotonicPoint, NetBenefitPoint, Resemblance
 from swapcal.tables.values import MISSING, group_name, text_of
 
 DRAWS = 199
@@ -317,3 +323,164 @@ def _widest(residuals: Array) -> float:
     """Return the largest |sum| over stretches of neighbours: the range of the running sums, 0 among them."""
     running = np.concatenate([[0.0], np.cumsum(residuals)])
     return float(running.max() - running.min())
+
+
+# The errors that theorems are about: of levels against classes of functions, what attains them, what chance gives.
+
+
+class TheoryMeasures:
+    """Multicalibration, swap regret and omniprediction errors of an audit's rows, by `Audit.theory`.
+
+    Every error is a sum over rows; `mean=True` gives it per row.
+
+    Examples
+    --------
+    >>> from swapcal import Audit
+    >>> audit = Audit([0.5] * 4, [1, 1, 0, 1], [[0.5, 0.1]] * 2 + [[0.5, -0.1]] * 2)
+    >>> audit.theory.smcal(2) >= audit.theory.mcal(2)
+    True
+    """
+
+    def __init__(self, sums: Sums, evidence: Callable[[], Evidence]) -> None:
+        self._sums, self._evidence = sums, evidence
+
+    def smcal(self, q: int = 2, against: Against = "linear", *, mean: bool = False) -> float:
+        """SMCal_q: Σ_v sup_f n_v |Σ α f(x)(y − p)/n_v|^q over the class `against`."""
+        return self._scaled(measures.smcal(self._sums.tally, q, against), mean)
+
+    def psmcal(self, q: int = 2, against: Against = "linear", *, mean: bool = False) -> float:
+        """PSMCal_q: `smcal` with the issued probabilities as weights (equal to it if none were given)."""
+        return self._scaled(measures.smcal(self._sums.weighted, q, against), mean)
+
+    def mcal(self, q: int = 2, against: Against = "linear", *, mean: bool = False) -> float | tuple[float, float]:
+        """MCal_q: sup_f Σ_v n_v |Σ α f(x)(y − p)/n_v|^q; an interval for q = 1 unless the class is groups."""
+        return self._scaled_ends(measures.mcal(self._sums.tally, q, against), mean)
+
+    def pmcal(self, q: int = 2, against: Against = "linear", *, mean: bool = False) -> float | tuple[float, float]:
+        """PMCal_q: `mcal` with the issued probabilities as weights."""
+        return self._scaled_ends(measures.mcal(self._sums.weighted, q, against), mean)
+
+    def cal(self, q: int = 1, *, mean: bool = False) -> float:
+        """Cal_q: Σ_v n_v (|A_v|/n_v)^q."""
+        return self._scaled(float(errors.cal(self._sums.tally.n, self._sums.tally.A, q)), mean)
+
+    def pcal(self, q: int = 1, *, mean: bool = False) -> float:
+        """PCal_q: `cal` with the issued probabilities as weights."""
+        return self._scaled(float(errors.cal(self._sums.weighted.n, self._sums.weighted.A, q)), mean)
+
+    def sreg(self, *, mean: bool = False) -> float:
+        """SReg against F_4^lin: the squared loss that one linear function per level would have saved."""
+        return self._scaled(measures.sreg(self._sums.tally), mean)
+
+    def psreg(self, *, mean: bool = False) -> float:
+        """PSReg against F_4^lin: `sreg` with the issued probabilities as weights."""
+        return self._scaled(measures.sreg(self._sums.weighted), mean)
+
+    def somni(self, *, mean: bool = False, rules: errors.AffineRules = "all") -> float:
+        """SOmni over L^cvx and all affine rules with values in [0, 1], exactly; "restricted" for F_res^aff."""
+        tally = self._sums.tally
+        return self._scaled(float(errors.somni(tally.v, tally.A, tally.g, rules).total), mean)
+
+    def omni(
+        self, *, mean: bool = False, rules: errors.AffineRules = "all", losses: Sequence[Loss] | None = None
+    ) -> tuple[float, float]:
+        """Omni over L^cvx and affine rules: one loss and one rule for all levels; ends between which it lies.
+
+        Actions are those at the levels' mean predictions. The upper end is SOmni of these, the lower end the best pair
+        found among `losses`; see `swapcal.losses.omniprediction`. Raises ValueError where not all rows are kept: only
+        `somni` is a function of the sums.
+
+        Examples
+        --------
+        >>> from swapcal import Audit
+        >>> theory = Audit([0.0] * 4, [1] * 4).theory
+        >>> theory.omni(mean=True), theory.somni(mean=True), theory.somni(mean=True, rules="restricted")
+        ((1.0, 1.0), 1.0, 0.75)
+        """
+        rows = self._sums.kept()
+        if not self._sums.sample.complete:
+            kept = f"{len(rows.p):,} of {self._sums.rows:,} rows kept, expected all"
+            raise ValueError(f"omni: given {kept}; somni() is exact for all rows and no smaller")
+        level = self._sums.tally.v[self._sums.levels.index(rows.p)]
+        found = omniprediction(level, rows.y, rows.X, rows.copies * rows.weights, losses, rules=rules)
+        return self._scaled(found.lower, mean), self._scaled(found.upper, mean)
+
+    def dsmcal(self, q: int = 2, against: Against = "linear") -> float:
+        """DSMCal_q: `smcal` per row, which estimates the error of the population that held-out rows were drawn from.
+
+        A plug-in value, as are `dmcal`, `dsomni` and `saerr`: suprema and squares of sums make of noise an error, so it
+        is too large on average, never too small. `noise` has the mean and the quantiles of that for right predictions.
+        """
+        return self.smcal(q, against, mean=True)
+
+    def dmcal(self, q: int = 2, against: Against = "linear") -> float | tuple[float, float]:
+        """DMCal_q: `mcal` per row of a held-out sample; a plug-in value, too large on average."""
+        return self.mcal(q, against, mean=True)
+
+    def dsomni(self) -> float:
+        """DSOmni: `somni` per row of a held-out sample; a plug-in value, too large on average."""
+        return self.somni(mean=True)
+
+    def saerr(self) -> float:
+        """SAErr: `sreg` per row of a held-out sample; a plug-in value, too large on average."""
+        return self.sreg(mean=True)
+
+    def witness(self, quantity: str = "smcal", q: int = 2, against: str | None = None) -> Witness:
+        """Return what attains an error: "smcal", "mcal", "sreg" or "somni".
+
+        Examples
+        --------
+        >>> from swapcal import Audit
+        >>> audit = Audit([0.5] * 4, [1, 1, 0, 1], [[0.5, 0.1]] * 2 + [[0.5, -0.1]] * 2)
+        >>> found = audit.theory.witness("smcal")
+        >>> found.evaluate([0.5] * 4, [1, 1, 0, 1], [[0.5, 0.1]] * 2 + [[0.5, -0.1]] * 2) == audit.theory.smcal()
+        True
+        """
+        return measures.witness(self._sums.tally, self._sums.coordinates, quantity, q, against or "linear")
+
+    def noise(self, quantity: str = "smcal", q: int = 2, against: str | None = None) -> Noise:
+        """Return the error beside its simulated distribution if the predictions were the truth.
+
+        Examples
+        --------
+        >>> from swapcal import Audit
+        >>> rng = np.random.default_rng(0)
+        >>> p = rng.random(2000)
+        >>> found = Audit(p, rng.random(2000) < p).theory.noise("cal", 1)
+        >>> found.low < found.value < found.high
+        True
+        """
+        return self._evidence().noise(quantity, q, against)
+
+    def resembles(self, witness: Witness, level: int | None = None, most: int = 3) -> list[Resemblance]:
+        """Return the groups whose indicators correlate most with a witness's function, at its worst level.
+
+        From all rows if they are kept, else from the sample's sample of them.
+
+        Examples
+        --------
+        >>> from swapcal import Audit
+        >>> rng = np.random.default_rng(0)
+        >>> late = rng.random(2000) < 0.3
+        >>> y = rng.random(2000) < 0.5 + 0.3 * late
+        >>> groups = {"late": np.where(late, "yes", "no")}
+        >>> audit = Audit.from_features(np.full(2000, 0.5), y, {"hours": 3.0 * late}, groups=groups)
+        >>> found = audit.theory.resembles(audit.theory.witness("sreg"), most=1)
+        >>> [(one.group, round(one.correlation)) for one in found]
+        [('late = yes', 1)]
+        """
+        if witness.theta is None:
+            return []
+        level = witness.worst if level is None else level
+        rows = self._sums.kept([level])
+        return curves.likenesses(
+            np.einsum("td,d->t", rows.X, witness.theta[level]), rows, self._evidence().design, most
+        )
+
+    def _scaled(self, value: float, mean: bool) -> float:
+        return value / self._sums.n if mean else value
+
+    def _scaled_ends(self, value: float | tuple[float, float], mean: bool) -> float | tuple[float, float]:
+        if isinstance(value, tuple):
+            return self._scaled(value[0], mean), self._scaled(value[1], mean)
+        return self._scaled(value, mean)

@@ -391,7 +391,7 @@ def _members(evidence: Evidence, name: str) -> Flags:
     part = next((part for part in evidence.design.ranges if part.name == name), None)
     if part is not None:
         j, bins = next((j, bins) for j, bins in enumerate(evidence.design.numbers) if bins.name == part.number)
-        place = evidence.sums.kept().bins[:, j] + bins.where.start
+        place = evidence.sums.kept().bins[:, j].astype(np.int64) + bins.where.start
         return np.asarray((place >= part.where.start) & (place < part.where.stop))
     column, category = _witness_parts(evidence, name)
     return np.asarray(evidence.sums.kept().labels[column] == hash_names([category])[0])

@@ -9,7 +9,7 @@ import numpy as np
 from swapcal._display import counted
 from swapcal.arrays import Array, Places
 from swapcal.audit import measures
-from swapcal.audit.clusters import LEAST_CLUSTERS
+from swapcal.audit.clusters import LEAST_CLUSTERS, belong_together
 from swapcal.audit.intervals import Between, EffectIntervals, Null, ScanStatistic, Window, gap_intervals
 from swapcal.audit.levels import Bins, Timeline
 from swapcal.audit.measures import QUANTITIES, FixedDesign, Measure, dispersion, observe
@@ -111,10 +111,7 @@ def data_warnings(sums: Sums, tolerated: float) -> tuple[str, ...]:
         rows = "1 row has" if impossible == 1 else f"{impossible:,} rows have"
         found.append(f"{rows} a prediction of exactly 0 or 1 and another outcome: no chance explains that.")
     if sums.suspect is not None:
-        found.append(
-            f"Rows with the same {sums.suspect} have outcomes that go together, which makes errors look more certain "
-            "than they are: if they belong to one patient, customer or day, name the column as clusters."
-        )
+        found.append(belong_together(sums.suspect))
     clusters = sums.tally.clusters
     if clusters is not None and clusters.clusters < LEAST_CLUSTERS:
         found.append(

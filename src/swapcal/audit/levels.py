@@ -256,18 +256,18 @@ FINEST = -20
 DAY = 86_400.0
 
 
-class Span(NamedTuple):
+class BinSpan(NamedTuple):
     """Bins first … last of width 2^exponent, bin i being [i·2^e, (i+1)·2^e)."""
 
     exponent: int
     first: int
     last: int
 
-    def coarser(self) -> "Span":
+    def coarser(self) -> "BinSpan":
         """Return the span with bins twice as wide."""
-        return Span(self.exponent + 1, self.first >> 1, self.last >> 1)
+        return BinSpan(self.exponent + 1, self.first >> 1, self.last >> 1)
 
-    def fitted(self, most: int) -> "Span":
+    def fitted(self, most: int) -> "BinSpan":
         """Double the width until there are at most `most` bins."""
         span = self
         while span.last - span.first >= most:
@@ -275,7 +275,7 @@ class Span(NamedTuple):
         return span
 
     @classmethod
-    def of(cls, low: float, high: float, most: int = KEPT_BINS) -> "Span":
+    def of(cls, low: float, high: float, most: int = KEPT_BINS) -> "BinSpan":
         """Return the finest span that covers [low, high] in at most `most` bins."""
         exponent = FINEST
         if high > low:
@@ -283,14 +283,14 @@ class Span(NamedTuple):
         width = 2.0**exponent
         return cls(exponent, int(low // width), int(high // width)).fitted(most)
 
-    def union(self, other: "Span") -> "Span":
+    def union(self, other: "BinSpan") -> "BinSpan":
         """Return the finest span, no finer than either, that covers both."""
         a, b = self, other
         while a.exponent < b.exponent:
             a = a.coarser()
         while b.exponent < a.exponent:
             b = b.coarser()
-        return Span(a.exponent, min(a.first, b.first), max(a.last, b.last)).fitted(KEPT_BINS)
+        return BinSpan(a.exponent, min(a.first, b.first), max(a.last, b.last)).fitted(KEPT_BINS)
 
 
 class Timeline:
@@ -300,7 +300,7 @@ class Timeline:
     """
 
     def __init__(self) -> None:
-        self.span: Span | None = None
+        self.span: BinSpan | None = None
         self.table: Array = np.zeros((0, COARSE, SCALARS))
         self.first: Array = np.zeros(0)
         self.last: Array = np.zeros(0)
@@ -312,7 +312,7 @@ class Timeline:
         if not len(time):
             return
         low, high = float(time.min()), float(time.max())
-        self._cover(Span.of(low, high))
+        self._cover(BinSpan.of(low, high))
         assert self.span is not None
         self.low, self.high, self.dated = min(self.low, low), max(self.high, high), dated
         place = (time // 2.0**self.span.exponent).astype(np.int64) - self.span.first
@@ -340,10 +340,10 @@ class Timeline:
             twin._spread(self.span.fitted(MOST_BINS))
         return twin
 
-    def _cover(self, span: Span) -> None:
+    def _cover(self, span: BinSpan) -> None:
         self._spread(span if self.span is None else self.span.union(span))
 
-    def _spread(self, wanted: Span) -> None:
+    def _spread(self, wanted: BinSpan) -> None:
         if wanted == self.span:
             return
         bins = wanted.last - wanted.first + 1

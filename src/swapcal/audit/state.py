@@ -34,7 +34,7 @@ from swapcal.archive import (
     whole,
 )
 from swapcal.audit.clusters import COUNTED, DRAWS, LEAST_CLUSTERS, LEAST_DRAWS, ClusterSums
-from swapcal.audit.levels import COARSE, FINEST, KEPT_BINS, Histogram, Levels, Span, Timeline
+from swapcal.audit.levels import COARSE, FINEST, KEPT_BINS, BinSpan, Histogram, Levels, Timeline
 from swapcal.audit.rows import AuditColumns, Coordinate, Encoder
 from swapcal.audit.sums import SCORES, Groups, KeptRows, RowSample, Sums, Tally, hash_names
 from swapcal.features.sources import Category, Number
@@ -186,7 +186,7 @@ def _timeline_state(timeline: Timeline) -> dict[str, Any]:
 def _timeline_of(arrays: Arrays, state: Settings) -> Timeline:
     """Return the timeline as it was."""
     timeline = Timeline()
-    timeline.span = Span(state["exponent"], state["first"], state["last"])
+    timeline.span = BinSpan(state["exponent"], state["first"], state["last"])
     timeline.table, timeline.first, timeline.last = (arrays[f"timeline.{name}"] for name in TIMES)
     timeline.dated, timeline.low, timeline.high = state["dated"], state["low"], state["high"]
     return timeline

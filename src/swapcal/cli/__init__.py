@@ -17,6 +17,8 @@ PANELS = {
     "Research": ("cite",),
 }
 COMMANDS = tuple(name for names in PANELS.values() for name in names)
+HOMES = {"backup": "export"}
+"""Files of commands that have none of their own."""
 TERMS = (
     "Terms: a forecast is the issued probability p, one of a few dozen levels; its mean is the number before rounding; "
     "the outcome is 0 or 1; a gap is observed minus forecast, in percentage points."
@@ -129,7 +131,7 @@ def _wanted(arguments: list[str]) -> tuple[str, ...]:
 
 def _command(name: str) -> Any:
     noun = name.replace("-", "_")
-    return getattr(import_module(f"swapcal.cli.{noun}"), noun)
+    return getattr(import_module(f"swapcal.cli.{HOMES.get(noun, noun)}"), noun)
 
 
 def _about() -> None:

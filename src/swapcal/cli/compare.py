@@ -9,14 +9,17 @@ from rich.table import Table
 
 from swapcal._display import changes, named, points
 from swapcal.arrays import Array
+from swapcal.audit.clusters import belong_together, looks_clustered
 from swapcal.audit.verdict import TOLERANCE
 from swapcal.benchmark import Benchmark, Method, cross_validated, in_time_order
 from swapcal.cli import options
 from swapcal.cli.options import OnBadRow, listed, scored
-from swapcal.cli.progress import LOG_LOSS, Output, Run, bar, running
+from swapcal.cli.progress import Output, Run, bar, running
 from swapcal.cli.rows import ColumnDoubts, all_scores, numbers_or_text
 from swapcal.cli.stream_table import Roles, StreamReader, StreamTable
+from swapcal.kernels.tally import FLOOR
 from swapcal.tables.clock import created_at
+from swapcal.tables.frame import Table as FrameTable
 from swapcal.tables.outcomes import is_text
 from swapcal.tables.output import protect
 
@@ -39,7 +42,9 @@ def compare(
     label_time: Annotated[
         str | None, typer.Option(help="Column with the times at which outcomes are known; default: the row's time.")
     ] = None,
+    clusters: options.Clusters = None,
     drop: options.Drop = None,
+    keep_column: options.KeepColumn = None,
     numeric: options.Numeric = None,
     categorical: options.Categorical = None,
     folds: Annotated[int, typer.Option(help="Folds of the cross-validation.")] = 5,
@@ -59,7 +64,10 @@ def compare(
 
     Isotonic and sigmoid use the score alone. swapcal and a logistic regression also use the other columns, which are
     listed: --drop those that are known only after the outcome, or the gain is overstated; a warning names likely ones.
-    Columns that name rows are left out unless --groups, --numeric or --categorical names them.
+    Ids, free texts and columns of one value are left out unless --keep-column or another option names them.
+
+    --clusters keeps the rows of one id together in all folds, takes intervals and verdicts by cluster, and leaves the
+    column itself unread unless --groups or --categorical names it. With --time earlier rows of a cluster are known.
 
     Rows without an outcome are left out and counted. Exit code 0 on success, 2 on bad input.
     """
@@ -71,11 +79,13 @@ def compare(
             target,
             time=time,
             label_time=label_time,
+            clusters=clusters,
             scores=scored([score], source.columns),
             groups=tuple(listed(groups, source.columns)),
             numeric=tuple(listed(numeric, source.columns)),
             categorical=tuple(listed(categorical, source.columns)),
             drop=tuple(listed(drop, source.columns)),
+            used=tuple(listed(keep_column, source.columns)),
         )
         counted = options.positive_in(target, positive, source)
         reader = StreamReader(source, roles, skip=on_bad_row is OnBadRow.skip, positive=counted)
@@ -98,10 +108,13 @@ def compare(
 def _contest(stream: StreamTable, roles: Roles, folds: int, run: Run, settings: dict[str, Any]) -> Benchmark:
     (name, kind), table = next(iter(roles.scores.items())), stream.features
     mine = all_scores(table[name], name, kind, stream.rows)
-    doubts = ColumnDoubts.of(table.drop_columns([name]), stream.y, {*roles.groups, *roles.numeric, *roles.categorical})
-    if doubts.ids:
-        run.say(f"left out {named(doubts.ids, MOST_COLUMNS)}: nearly every row has its own value (--categorical keeps)")
-        table = table.drop_columns(doubts.ids)
+    belongs = None if roles.clusters is None else table[roles.clusters].to_pylist()
+    suspect = _suspect(table.drop_columns([name]), mine, stream.y) if belongs is None else []
+    if roles.clusters is not None and roles.clusters not in {*roles.groups, *roles.categorical}:
+        table = table.drop_columns([roles.clusters])
+    doubts = ColumnDoubts.of(table.drop_columns([name]), stream.y, roles.chosen())
+    run.say_unused(doubts.unused)
+    table = table.drop_columns([*doubts.unused])
     groups = _groups(table, roles)
     others = [column for column in table.column_names if column != name]
     read = named(others, MOST_COLUMNS) or "nothing else"
@@ -122,14 +135,27 @@ def _contest(stream: StreamTable, roles: Roles, folds: int, run: Run, settings: 
         how = "In order of time: every forecast was made before its outcome, and those of later rows, were known."
     else:
         forecasts = _left_out(
-            numbers_or_text(table.drop_columns([name])), stream.y, mine, roles, folds, run, settings["seed"]
+            numbers_or_text(table.drop_columns([name])), stream.y, mine, belongs, roles, folds, run, settings["seed"]
         )
-        how = f"Cross-validated in {folds} folds, the same for all: every forecast comes from a fit on the other rows."
+        units = "rows" if belongs is None else f"clusters ({roles.clusters}), none of which is split"
+        how = f"Cross-validated in {folds} folds, the same for all: every forecast comes from a fit on other {units}."
     how += f" Isotonic and sigmoid see the score alone; logistic regression and swapcal also read {read}."
     run.say(f"judging {len(stream.y):,} rows, {', '.join(groups) or 'no groups'}")
     time = None if stream.time is None else stream.moments("time")
-    warnings = [*doubts.leaks.values(), *_undated(doubts.dates, roles)]
-    return Benchmark(stream.y, forecasts, groups=groups or None, time=time, how=how, warnings=warnings, **settings)
+    how += (
+        ""
+        if belongs is None
+        else f" Intervals and verdicts are by {roles.clusters}: its rows may depend on each other."
+    )
+    given: dict[str, Any] = {"groups": groups or None, "time": time, "clusters": belongs, "how": how}
+    warnings = [*doubts.leaks.values(), *suspect, *_undated(doubts.dates, roles)]
+    return Benchmark(stream.y, forecasts, warnings=warnings, **given, **settings)
+
+
+def _suspect(table: pa.Table, mine: Array, y: Array) -> list[str]:
+    """Return a warning about a column that looks like a cluster id."""
+    column = looks_clustered(FrameTable(table), table.column_names, mine, y)
+    return [] if column is None else [belong_together(column)]
 
 
 def _undated(dates: list[str], roles: Roles) -> list[str]:
@@ -143,7 +169,7 @@ def _undated(dates: list[str], roles: Roles) -> list[str]:
 
 
 def _left_out(
-    table: pa.Table, y: Array, mine: Array, roles: Roles, folds: int, run: Run, seed: int
+    table: pa.Table, y: Array, mine: Array, clusters: Any, roles: Roles, folds: int, run: Run, seed: int
 ) -> dict[str, Array]:
     with bar(run.console, "fitting") as shown:
         done = 0
@@ -153,7 +179,8 @@ def _left_out(
             done += rows
             shown.to(done, done / len(y))
 
-        return cross_validated(table, y, mine, groups=roles.groups, folds=folds, seed=seed, progress=step)
+        apart: dict[str, Any] = {"folds": folds, "seed": seed, "clusters": clusters}
+        return cross_validated(table, y, mine, groups=roles.groups, progress=step, **apart)
 
 
 def _groups(table: pa.Table, roles: Roles) -> dict[str, Any]:
@@ -166,13 +193,17 @@ def _groups(table: pa.Table, roles: Roles) -> dict[str, Any]:
 
 def _show(contest: Benchmark, console: Output) -> None:
     table = Table(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
-    for heading in ("method", "Brier", LOG_LOSS, "worst group gap", "verdict", "Brier less yours"):
-        table.add_column(heading, no_wrap=heading != "worst group gap")
+    for heading in ("method", "Brier", "log loss", "worst group gap", "verdict", "Brier less yours"):
+        free = heading == "worst group gap"
+        table.add_column(heading, no_wrap=not free, min_width=10 if free else None)
     for one in contest.entries:
         gap = "–" if one.worst_gap is None else f"{points(one.worst_gap)} {one.worst_group}"
         table.add_row(one.name, f"{one.brier:.5f}", f"{one.log_loss:.5f}", gap, one.verdict, _beside(one))
     console.print(table)
-    console.print("Gaps are observed minus forecast, in points; the last column has 95 % intervals of paired tests.")
+    console.print(
+        "Gaps are observed minus forecast, in points; the last column has 95 % intervals of paired tests. For the log "
+        f"loss forecasts are kept {FLOOR:g} from 0 and 1."
+    )
     console.print(contest.sentence(), style="red" if contest.warnings else None, markup=False, highlight=False)
     console.print(contest.how, markup=False, highlight=False)
 
@@ -182,4 +213,4 @@ def _beside(one: Method) -> str:
         return ""
     result = one.squared.word.removesuffix(" found")
     difference, low, high = changes(one.squared.difference, one.squared.low, one.squared.high)
-    return f"{difference} {result}\n{low} to {high}"
+    return f"{difference}, {result}\n{low} to {high}"

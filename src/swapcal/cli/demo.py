@@ -71,6 +71,7 @@ def _demo(out: Path, rows: int, console: Console, run: Run) -> None:
     console.print(_by_group(groups, y, before, after))
     with console.status("auditing both, and testing the difference"):
         certificate = live.certificate()
+        assert isinstance(certificate, Certificate)
         findings = _report(out, certificate, table, groups, y, (before, after))
     _show(findings, certificate, console)
     console.print(

@@ -1,4 +1,4 @@
-"""`swapcal export`: a service's log as a table."""
+"""`swapcal export` and `swapcal backup`: a service's log as a table, and a copy of its store."""
 
 from contextlib import closing
 from datetime import UTC, datetime
@@ -68,3 +68,18 @@ def _moment(option: str, text: str) -> float:
     except ValueError:
         raise ValueError(f"{option}: given {text!r}, expected a date or time such as 2026-05-01T12:00Z") from None
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def backup(
+    store: options.Store,
+    out: Annotated[str, typer.Option("--out", "-o", help="A new file.", metavar="PATH")],
+) -> None:
+    """Copy the SQLite store of a service while it is running.
+
+    The copy is checked, compacted and on disk when the command ends; to restore it, stop the service and start it with
+    the copy. Copying the file by other means misses the write-ahead log. For PostgreSQL use pg_dump.
+    """
+    with running("backup") as run, closing(open_store(store)) as opened:
+        opened.backup(out)
+        events = sum(opened.last(name) for name in opened.forecasters())
+        run.say(f"Wrote {out}: {len(opened.forecasters()):,} forecasters, {events:,} events.")

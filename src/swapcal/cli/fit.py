@@ -1,6 +1,7 @@
 """`swapcal fit`: a table with labels in, a model file out."""
 
 import time as clock
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +15,7 @@ from swapcal.cli.progress import Run, bar, running
 from swapcal.cli.rows import (
     SCORE,
     SCORE_KIND,
+    SPELT,
     TARGET,
     TYPES,
     ColumnDoubts,
@@ -43,6 +45,7 @@ def fit(
     ] = None,
     groups: options.Groups = None,
     drop: options.Drop = None,
+    keep_column: options.KeepColumn = None,
     numeric: options.Numeric = None,
     categorical: options.Categorical = None,
     levels: Annotated[
@@ -93,6 +96,7 @@ def fit(
             numeric=tuple(listed(numeric, source.columns)),
             categorical=tuple(listed(categorical, source.columns)),
             drop=tuple(listed(drop, source.columns)),
+            used=tuple(listed(keep_column, source.columns)),
         )
         if not set(source.columns) - {target, *roles.drop}:
             raise InputError(f"{source.name}: given no column beside {target!r}, expected some to learn from")
@@ -101,23 +105,29 @@ def fit(
         reader = StreamReader(source, roles, skip=skip, positive=positive_value, jobs=options.threads(jobs))
         stream = _sample(reader, rows or max(FEWEST, ROOM // len(source.columns)), seed, run)
         start = clock.perf_counter()
-        model = _fit(stream.labelled(target, run), roles, settings, run)
+        known = stream.labelled(target, run)
+        numbers_or_text(known.features)  # refuses what a model cannot hold
+        doubts = ColumnDoubts.of(known.features.drop_columns([*roles.scores]), known.y, roles.chosen())
+        known = replace(known, features=known.features.drop_columns([*doubts.unused]))
+        model = _fit(known, roles, settings, run)
+        used = model.notes[TYPES]
+        model.notes[SPELT] = {
+            option: [name for name in getattr(source.dialect, option) if name in used]
+            for option in ("percent", "currency")
+        }
         model.save(out)
         run.kept = f"{out} is written"
         run.say(f"{model.rows:,} rows, {model.dim} coordinates in {clock.perf_counter() - start:.1f} s → {out}")
         reader.say_skipped(run)
-        _say_doubts(stream.labelled(target, run), roles, run)
+        run.say_unused(doubts.unused)
+        _say_doubts(known, doubts, run)
         run.say(str(model.certificate))
 
 
-def _say_doubts(stream: StreamTable, roles: Roles, run: Run) -> None:
-    """Print which columns look like leaks or ids, and periods with one outcome only, by the first column of dates."""
-    features = stream.features.drop_columns(list(roles.scores))
-    doubts = ColumnDoubts.of(features, stream.y, {*roles.groups, *roles.numeric, *roles.categorical})
+def _say_doubts(stream: StreamTable, doubts: ColumnDoubts, run: Run) -> None:
+    """Print which columns look like leaks, and periods with one outcome only, by the first column of dates."""
     for text in doubts.leaks.values():
         run.say(f"Warning: {text}", "red")
-    for name in doubts.ids:
-        run.say(f"column {name!r}: nearly every row has its own value; --drop {name} leaves it out", "yellow")
     if doubts.dates:
         when = OutcomeTimes()
         when.add(stream.y, Table(stream.features).raw(doubts.dates[0]))

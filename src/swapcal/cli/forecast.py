@@ -27,7 +27,7 @@ from swapcal.cli.forecasting import (
 )
 from swapcal.cli.options import OnBadRow, listed, scored
 from swapcal.cli.progress import LOG_LOSS, Run, running, stoppable
-from swapcal.cli.rows import OutcomeWindows
+from swapcal.cli.rows import OutcomeWindows, unused_columns
 from swapcal.cli.stream_table import Roles, StreamReader
 from swapcal.live import Live, Status
 from swapcal.tables.output import protect
@@ -54,6 +54,7 @@ def forecast(
     prior: options.Prior = None,
     unseen: options.Unseen = None,
     drop: options.Drop = None,
+    keep_column: options.KeepColumn = None,
     numeric: options.Numeric = None,
     categorical: options.Categorical = None,
     out: Annotated[
@@ -108,7 +109,10 @@ def forecast(
         ripe, window = options.maturity(matures, source.columns)
         roles = Roles(
             target, time, id, label_time, ripe, scored(score, source.columns),
-            *(tuple(listed(names, source.columns)) for names in (groups, numeric, categorical, drop, keep)),
+            *(
+                tuple(listed(names, source.columns))
+                for names in (groups, numeric, categorical, drop, keep, keep_column)
+            ),
         )  # fmt: skip
         skip, threads = on_bad_row is OnBadRow.skip, 1 if follow else options.threads(jobs)
         with holding(state if follow else None, "this one"):
@@ -117,12 +121,18 @@ def forecast(
             roles.refuse_clashes()
             if out is not None:
                 refuse_made(roles.shown())
+            counted = options.positive_in(target, positive, source)
+            taken = None if follow else (lambda id: saved is not None and saved.knows(id))
+            reader = StreamReader(source, roles, skip=skip, positive=counted, jobs=threads, taken=taken)
+            if saved is None and not follow:
+                unused = unused_columns(reader.peek().features, roles.chosen(), reader.total is not None)
+                run.say_unused(unused)
+                reader.leave_out([*unused])
+                roles = reader.roles
             belief = options.outcome_settings(window, silence, prior, unseen, roles.scores)
             live = open_live(roles, state, seed, trees=trees, saved=saved, about_outcomes=belief)
             before = live.status()
-            taken = None if follow else live.knows
-            counted = options.positive_in(target, positive, source)
-            reader = StreamReader(source, roles, skip=skip, positive=counted, jobs=threads, taken=taken)
+            reader.taken = None if follow else live.knows
             page = None if report is None else ForecastReport(report, live, roles, source.name)
             if follow:
                 tally = Follower(live, reader, file, out, state, run, page, stopping).run(ticks)

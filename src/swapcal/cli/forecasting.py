@@ -44,6 +44,8 @@ def as_saved(given: Roles, live: Live) -> Roles:
     found = {**own, "drop": dropped}
     named = {role: tuple(found[role]) for role in ("groups", "numeric", "categorical", "drop")}
     missing: dict[str, Any] = {role: names for role, names in named.items() if not getattr(given, role)}
+    if {*given.drop} <= {*dropped}:  # more was left out because of what it looked like
+        missing["drop"] = tuple(dropped)
     return replace(given, **missing, scores=given.scores or dict(own["scores"]))
 
 

@@ -5,22 +5,24 @@ import inspect
 import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import typer
 
 from swapcal.tables import outcomes
 from swapcal.tables.clock import duration
+from swapcal.tables.dialect import Dialect
 from swapcal.tables.formats import Source, open_source
-from swapcal.tables.sources import Dialect, InputError
+from swapcal.tables.sources import AUTO, InputError
 
 
 class Order(StrEnum):
     """Order of year, month and day."""
 
+    auto = "auto"
     iso = "iso"
     mdy = "mdy"
     dmy = "dmy"
@@ -55,6 +57,10 @@ Clusters = Annotated[
 ]
 Keep = Annotated[list[str] | None, typer.Option(help="Columns to copy to the output, comma-separated; repeatable.")]
 Drop = Annotated[list[str] | None, typer.Option(help="Columns to ignore, comma-separated; repeatable.")]
+KeepColumn = Annotated[
+    list[str] | None,
+    typer.Option(help="Columns to use although they look like ids or free text; comma-separated; repeatable."),
+]
 Numeric = Annotated[list[str] | None, typer.Option(help="Columns to read as numbers, comma-separated; repeatable.")]
 Categorical = Annotated[
     list[str] | None, typer.Option(help="Columns to read as categories, comma-separated; repeatable.")
@@ -129,23 +135,63 @@ class Text:
     delimiter: Annotated[
         str | None, typer.Option(help="Delimiter: a character, or tab; default: detected.", rich_help_panel=READING)
     ] = None
-    decimal: Annotated[str, typer.Option(help="Decimal point: . or ,", rich_help_panel=READING)] = "."
+    decimal: Annotated[str, typer.Option(help="Decimal point: . or ,", rich_help_panel=READING)] = AUTO
+    thousands: Annotated[
+        str,
+        typer.Option(
+            help="Between groups of three digits: . or , or space, apostrophe, none.", rich_help_panel=READING
+        ),
+    ] = AUTO
     encoding: Annotated[
         str, typer.Option(help="Encoding of text files, such as latin-1 or cp1252.", rich_help_panel=READING)
-    ] = "utf-8"
+    ] = AUTO
+    missing: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Words that mean a missing value, comma-separated; repeatable; default: NA, null and their like, and "
+            "words such as k.A. that stand among numbers.",
+            rich_help_panel=READING,
+        ),
+    ] = None
+    percent: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Columns of percentages: 12.5 % is read as 0.125; comma-separated; repeatable.",
+            rich_help_panel=READING,
+        ),
+    ] = None
+    currency: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Columns of amounts with a currency's sign, such as 5 €; comma-separated; repeatable.",
+            rich_help_panel=READING,
+        ),
+    ] = None
 
     def open(
         self, file: str, until: Callable[[], bool] | None = None, *, follow: bool = False
     ) -> AbstractContextManager[Source]:
         """Open a file of this format."""
-        return open_source(file, Dialect(**vars(self)), until, follow=follow)
+        return open_source(file, self._dialect(), until, follow=follow)
+
+    def with_columns(self, percent: Sequence[str] = (), currency: Sequence[str] = ()) -> Self:
+        """Return this format with more columns of percentages and amounts."""
+        percentages, amounts = [*(self.percent or ()), *percent], [*(self.currency or ()), *currency]
+        return replace(self, percent=percentages, currency=amounts)
+
+    def _dialect(self) -> Dialect:
+        given = vars(self) | {name: tuple(listed(getattr(self, name))) for name in ("percent", "currency")}
+        words = None if self.missing is None else tuple(listed(self.missing))
+        return Dialect(**{**given, "missing": words})
 
 
 @dataclass(frozen=True)
 class DatedText(Text):
     """`Text` for commands that read dates."""
 
-    dates: Annotated[Order, typer.Option(help="Order of dates that are not ISO.", rich_help_panel=READING)] = Order.iso
+    dates: Annotated[
+        Order, typer.Option(help="Order of dates that are not ISO; auto: found in the file.", rich_help_panel=READING)
+    ] = Order.auto
 
 
 def reads_text(command: Callable[..., None]) -> Callable[..., None]:

@@ -13,7 +13,7 @@ from swapcal.batch.model import Model
 from swapcal.cli import options
 from swapcal.cli.options import listed
 from swapcal.cli.progress import Run, running
-from swapcal.cli.rows import SCORE, SCORE_KIND, TYPES, answer_pieces, beside, kind_of, numbers_or_text, scores_of
+from swapcal.cli.rows import SCORE, SCORE_KIND, SPELT, TYPES, answer_pieces, beside, kind_of, numbers_or_text, scores_of
 from swapcal.features.sources import keys_of
 from swapcal.tables.delimited import Piece
 from swapcal.tables.formats import Source
@@ -64,17 +64,18 @@ def predict(
     may be larger than memory. Rows in messages count from 1, without the header. Exit code 0 on success, 2 on bad
     input.
     """
-    with running("predict") as run, text.open(file) as source:
+    with running("predict") as run:
         protect([model, file], {"--out": out}, tables=["--out"])
         fitted = Model.load(model)
         if mode is not Mode.mean and not fitted.settings.log:
             run.say(f"levels of {len(fitted.mixture)} snapshots, which no theorem covers (fit --all-rounds)", "yellow")
-        (drawn_by,) = listed([key], source.columns) if key and mode is Mode.hash else (None,)
-        if drawn_by in fitted.notes[TYPES]:
-            raise InputError(f"--key: given {drawn_by!r}, a column the model learned from, expected another")
-        draw = Draw(mode, seed, drawn_by)
-        rows = _run(fitted, source, out, draw, listed(keep, source.columns), options.threads(jobs), run)
-        run.say(f"{rows:,} rows")
+        with text.with_columns(**fitted.notes.get(SPELT, {})).open(file) as source:
+            (drawn_by,) = listed([key], source.columns) if key and mode is Mode.hash else (None,)
+            if drawn_by in fitted.notes[TYPES]:
+                raise InputError(f"--key: given {drawn_by!r}, a column the model learned from, expected another")
+            draw = Draw(mode, seed, drawn_by)
+            rows = _run(fitted, source, out, draw, listed(keep, source.columns), options.threads(jobs), run)
+            run.say(f"{rows:,} rows")
 
 
 def _run(model: Model, source: Source, out: str, draw: Draw, keep: list[str], jobs: int, run: Run) -> int:

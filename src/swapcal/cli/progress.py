@@ -1,11 +1,12 @@
 """Progress, errors, interrupts and closed pipes of every command."""
 
 import errno
+import logging
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,12 +16,16 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from swapcal._display import named
 from swapcal.cli import BAD_INPUT, PIPE_CLOSED, STOPPED, advice
 from swapcal.kernels.tally import FLOOR
 from swapcal.tables.outcomes import Positive
 
 LOG_LOSS = f"log loss (kept {FLOOR:g} from 0 and 1)"
 """Heading of a column of log losses: the clipping stands beside the number."""
+
+MOST_NAMED = 8
+"""Columns listed in one place."""
 
 # The progress bar: work done, speed, remaining time.
 
@@ -79,6 +84,13 @@ class Run:
             lost = rows - used
             self.say(f"left out {lost:,} of {rows:,} rows ({lost / rows:.1%}) without an outcome", "yellow")
 
+    def say_unused(self, columns: Mapping[str, str]) -> None:
+        """Print which columns are left out because of what they look like, if any."""
+        if columns:
+            kinds = {like: [name for name, own in columns.items() if own == like] for like in columns.values()}
+            listing = "; ".join(f"{named(names, MOST_NAMED)} ({like})" for like, names in kinds.items())
+            self.say(f"left out {listing}: --keep-column uses a column all the same", "yellow")
+
     def say_unmatched(self, positive: Positive | None) -> None:
         """Print a warning if no row so far had the value that counts as 1."""
         if positive is not None and (complaint := positive.complaint()) is not None:
@@ -90,7 +102,7 @@ def running(command: str) -> Iterator[Run]:
     """Turn errors into one line on standard error and an exit code."""
     run = Run()
     try:
-        with _compilation_notice(run):
+        with _compilation_notice(run), _logged(run):
             yield run
     except KeyboardInterrupt:
         run.say(f"swapcal {command}: stopped; {run.kept}", "yellow")
@@ -103,6 +115,33 @@ def running(command: str) -> Iterator[Run]:
             raise typer.Exit(PIPE_CLOSED) from None
         run.say(f"swapcal {command}: {_text(error)}", "red")
         raise typer.Exit(BAD_INPUT) from None
+
+
+class Printer(logging.Handler):
+    """Prints what the package logs as lines of a command."""
+
+    def __init__(self, run: Run) -> None:
+        super().__init__()
+        self._run = run
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a record, warnings in yellow."""
+        self._run.say(record.getMessage(), "yellow" if record.levelno >= logging.WARNING else None)
+
+
+@contextmanager
+def _logged(run: Run) -> Iterator[None]:
+    """Print what the package logs while the command runs."""
+    log, handler = logging.getLogger("swapcal"), Printer(run)
+    before = log.level, log.propagate
+    log.setLevel(logging.INFO)
+    log.propagate = False
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.level, log.propagate = before
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from swapcal.kernels.draw import row_marks
 from swapcal.live import Trace
 from swapcal.tables.clock import are_dates, as_times
 from swapcal.tables.delimited import Piece, in_order
+from swapcal.tables.dialect import Dialect
 from swapcal.tables.formats import Source
 from swapcal.tables.frame import JudgedColumns
 from swapcal.tables.outcomes import (
@@ -36,7 +37,7 @@ from swapcal.tables.outcomes import (
     within,
 )
 from swapcal.tables.output import table_writer
-from swapcal.tables.sources import Dialect, InputError
+from swapcal.tables.sources import InputError
 from swapcal.tables.values import text_key
 
 LEAST_SWAPPED = 20
@@ -186,8 +187,9 @@ class OutcomeWindows:
 
 # What `fit` and `predict` share: columns as the model wants them, and the notes in a model file.
 
-SCORE, SCORE_KIND, TYPES, TARGET = "score", "score_kind", "types", "target"
-"""Keys of a model's notes: the column of scores, what they are, each column's type in the file, the labels' column."""
+SCORE, SCORE_KIND, TYPES, TARGET, SPELT = "score", "score_kind", "types", "target", "spelt"
+"""Keys of a model's notes: the column of scores, what they are, each column's type in the file, the labels' column, and
+the columns of percentages and amounts."""
 
 
 def numbers_or_text(table: pa.Table) -> pa.Table:
@@ -255,29 +257,75 @@ LEAK_SKILL = 0.5
 LEAK_SHARE, LEAK_ROWS, LOG_CHANCE = 0.1, 20, float(np.log(1e-6))
 """So is one with a value whose rows all have the rarer outcome: this share of that outcome or more, beyond chance."""
 LEAK_BINS = 32
-ID_SHARE = 0.9
+ID_SHARE, TEXT_SHARE, FEWEST_WORDS = 0.9, 0.5, 3
+"""Distinct values, as a share of the rows, of a text that names them, and of free text, which has so many words."""
 ID_NAMES = re.compile(r"(^|[_\W])(id|uuid|guid|key|rownum|index)$", re.IGNORECASE)
 FEWEST_IDS = 100
+ONE_VALUE = "one value"
 
 
 class ColumnDoubts(NamedTuple):
-    """Columns that look as if they should not be used: leaks with a sentence each, ids, and dates."""
+    """Columns that look as if they should not be used: leaks with a sentence each, what says nothing, and dates."""
 
     leaks: dict[str, str]
-    ids: list[str]
+    unused: dict[str, str]
+    """columns to leave out, and what they look like"""
     dates: list[str]
 
     @classmethod
     def of(cls, table: pa.Table, y: Array, named: Collection[str] = ()) -> "ColumnDoubts":
-        """Examine each column by itself; those `named` as groups, numbers or categories are no ids."""
-        ids = [name for name in table.column_names if name not in named and looks_like_id(name, table[name])]
-        found = {name: _leak(name, table[name], y) for name in table.column_names if name not in ids}
+        """Examine each column by itself; those `named` in an option are not left out."""
+        unused = unused_columns(table, named)
+        found = {name: _leak(name, table[name], y) for name in table.column_names if name not in unused}
         dates = [name for name in table.column_names if pa.types.is_temporal(table[name].type)]
-        return cls({name: text for name, text in found.items() if text}, ids, dates)
+        return cls({name: text for name, text in found.items() if text}, unused, dates)
+
+
+def unused_columns(table: pa.Table, named: Collection[str] = (), is_whole: bool = True) -> dict[str, str]:
+    """Return the columns from which nothing can be learned, and what they look like; `named` ones are used.
+
+    Unless the table `is_whole`, later rows may bring a column of one value another.
+
+    Examples
+    --------
+    >>> unused_columns(pa.table({"land": ["DE"] * 200, "order": [f"o-{k}" for k in range(200)], "x": [1, 2] * 100}))
+    {'land': 'one value', 'order': 'an id'}
+    """
+    found = {name: _looks_like(name, _plain(table[name])) for name in table.column_names if name not in named}
+    return {name: like for name, like in found.items() if like and (is_whole or like != ONE_VALUE)}
+
+
+def _looks_like(name: str, column: pa.ChunkedArray) -> str:
+    if len(column) >= FEWEST_IDS and _is_constant(column):
+        return ONE_VALUE
+    if looks_like_id(name, column):
+        return "an id"
+    return "free text" if is_free_text(column) else ""
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column in a type whose values Arrow counts: categories as their values, lists as texts."""
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if pa.types.is_nested(kind):
+        return pa.chunked_array([[*map(str, column.to_pylist())]], pa.large_string())
+    return column.cast(pa.large_string() if is_text(kind) else kind)
+
+
+def _is_constant(column: pa.ChunkedArray) -> bool:
+    return bool(pa.types.is_null(column.type) or pc.count_distinct(column, mode="all").as_py() <= 1)
+
+
+def is_free_text(column: pa.ChunkedArray) -> bool:
+    """Tell whether a column holds sentences: texts of several words, most of them different."""
+    known = len(column) - column.null_count
+    if known < FEWEST_IDS or not is_text(column.type):
+        return False
+    words = pc.mean(pc.add(pc.count_substring(pc.utf8_trim_whitespace(column), " "), 1)).as_py()
+    return bool(words >= FEWEST_WORDS and pc.count_distinct(column).as_py() >= TEXT_SHARE * known)
 
 
 def looks_like_id(name: str, column: pa.ChunkedArray) -> bool:
-    """Tell whether a column names rows: texts or whole numbers that hardly repeat.
+    """Tell whether a column names rows: texts that hardly repeat, or whole numbers that count them or are called id.
 
     Examples
     --------
@@ -291,8 +339,14 @@ def looks_like_id(name: str, column: pa.ChunkedArray) -> bool:
     if known < FEWEST_IDS or not (whole or texts):
         return False
     share = pc.count_distinct(column).as_py() / known
-    least = 0.5 if ID_NAMES.search(name) else ID_SHARE if texts else 1.0
-    return bool(share >= least)
+    if ID_NAMES.search(name) or texts:
+        return bool(share >= (TEXT_SHARE if ID_NAMES.search(name) else ID_SHARE))
+    return bool(share == 1.0 and _counts_rows(column.drop_null().to_numpy()))
+
+
+def _counts_rows(values: Integers) -> bool:
+    """Tell whether distinct whole numbers rise with the rows or leave few gaps, unlike counts of other things."""
+    return bool((np.diff(values) > 0).all() or int(values.max()) - int(values.min()) < 2 * len(values))
 
 
 def _leak(name: str, column: pa.ChunkedArray, y: Array) -> str:

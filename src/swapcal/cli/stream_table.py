@@ -1,7 +1,7 @@
 """A file of records as a checked table: types inferred, labels binary, times in order, bad rows named."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
 from typing import Any
@@ -12,8 +12,9 @@ import pyarrow as pa
 from swapcal.arrays import Array, Flags, Integers
 from swapcal.cli.progress import Run
 from swapcal.tables.delimited import Piece
+from swapcal.tables.dialect import Dialect, advice
 from swapcal.tables.formats import Source
-from swapcal.tables.outcomes import EXPECTED, TIME, Positive, ReadAs, floats, is_number, moments, outcomes
+from swapcal.tables.outcomes import EXPECTED, Positive, ReadAs, floats, is_number, moments, outcomes, time_in
 from swapcal.tables.sources import InputError
 
 VALUE = "\0"  # stands for the value in a reason; no column's quoted name contains it
@@ -36,6 +37,10 @@ class Roles:
     drop: tuple[str, ...] = ()
     keep: tuple[str, ...] = ()
     """columns that are copied to the output"""
+    used: tuple[str, ...] = ()
+    """columns that are learned from, whatever they look like"""
+    clusters: str | None = field(default=None, kw_only=True)
+    """a feature like others, whose ids are text and never missing; the command decides whether it is read as one"""
 
     def moments(self) -> dict[str, str]:
         """Return the columns of times, by role."""
@@ -51,9 +56,12 @@ class Roles:
         single = {"--time": self.time, "--id": self.id, "--label-time": self.label_time, "--matures": self.matures}
         roles: dict[str, tuple[str, ...]] = {option: (name,) if name else () for option, name in single.items()}
         roles |= {"--target": (self.target,), "--drop": self.drop, "--score": tuple(self.scores)}
-        roles |= {"--groups": self.groups}
-        pairs = [("--groups", "--score"), *(("--target", option) for option in single)]
-        pairs += [(one, other) for one in ("--score", "--groups") for other in (*single, "--target", "--drop")]
+        roles |= {"--groups": self.groups, "--clusters": (self.clusters,) if self.clusters else ()}
+        roles |= {"--numeric": self.numeric}
+        pairs = [("--groups", "--score"), ("--clusters", "--score"), ("--clusters", "--numeric")]
+        pairs += [("--target", option) for option in single]
+        features = ("--score", "--groups", "--clusters")
+        pairs += [(one, other) for one in features for other in (*single, "--target", "--drop")]
         for one, other in pairs:
             for name in roles[one]:
                 if name in roles[other]:
@@ -61,8 +69,13 @@ class Roles:
 
     def named(self) -> list[str]:
         """Return every column named by the user that must exist."""
-        features = [*self.scores, *self.groups, *self.numeric, *self.categorical, *self.drop]
+        clusters = [self.clusters] if self.clusters else []
+        features = [*self.chosen(), *self.drop, *clusters]
         return [*self.special(), *features, *self.keep]
+
+    def chosen(self) -> list[str]:
+        """Return the features named by the user."""
+        return [*self.scores, *self.groups, *self.numeric, *self.categorical, *self.used]
 
     def shown(self) -> list[str]:
         """Return the columns that are copied to the output."""
@@ -73,6 +86,7 @@ class Roles:
         kinds = dict.fromkeys([*self.numeric, *self.scores], ReadAs.numeric)
         kinds |= dict.fromkeys([*self.special(), *self.drop], ReadAs.value)
         kinds |= dict.fromkeys([*self.groups, *self.categorical], ReadAs.text)
+        kinds |= {self.clusters: ReadAs.text} if self.clusters else {}
         return kinds | ({self.id: ReadAs.raw} if self.id else {})
 
 
@@ -205,12 +219,31 @@ class StreamReader:
         self.skipped: Counter[str] = Counter()
         self.skip, self.positive = skip, positive
         self._source, self._jobs = source, jobs
-        self._taken, self._last_ids = taken, set[Any]()
+        self.taken, self._last_ids = taken, set[Any]()
         self._shown_types: dict[str, Any] = {}
         self._latest = -np.inf
+        self._ahead: StreamTable | None = None
+        self._rows = self._usable()
 
     def __iter__(self) -> Iterator[StreamTable]:
-        """Yield the rows that can be used."""
+        """Yield the rows that can be used, once."""
+        if self._ahead is not None:
+            yield self._ahead
+            self._ahead = None
+        yield from self._rows
+
+    def peek(self) -> StreamTable:
+        """Return the first rows, which are yielded again."""
+        self._ahead = next(self._rows) if self._ahead is None else self._ahead
+        return self._ahead
+
+    def leave_out(self, names: Sequence[str]) -> None:
+        """Learn nothing from some columns."""
+        self.roles = replace(self.roles, drop=(*self.roles.drop, *names))
+        if self._ahead is not None:
+            self._ahead = replace(self._ahead, features=self._ahead.features.drop_columns([*names]))
+
+    def _usable(self) -> Iterator[StreamTable]:
         used, complaint = 0, ""
         for piece in self._source.pieces(self.roles.kinds(), self._jobs, others=ReadAs.feature):
             self.total = piece.total if piece.is_whole else None
@@ -231,7 +264,7 @@ class StreamReader:
     def _checked(self, piece: Piece) -> tuple[StreamTable, Bad]:
         roles, dialect, table = self.roles, self._source.dialect, piece.table
         bad = Bad(piece.rows, len(piece.ragged), piece.complaint, piece.is_whole)
-        _mark_misfits(piece, roles, bad)
+        _mark_misfits(piece, roles, bad, dialect)
         y = _labels(table[roles.target], roles.target, bad, self.positive, dialect.decimal)
         _check_ids(table, roles, bad)
         time = _moments(table, roles.time, bad, dialect.dates)
@@ -250,12 +283,12 @@ class StreamReader:
 
     def _check_repeats(self, table: pa.Table, bad: Bad) -> None:
         """Leave out rows whose id an earlier one has that can be used."""
-        if self.roles.id is None or self._taken is None or not self.skip:
+        if self.roles.id is None or self.taken is None or not self.skip:
             return
         column, again, new = table[self.roles.id], np.zeros(len(table), bool), set[Any]()
         ids = column.to_pylist()
         for row in np.flatnonzero(bad.keep):
-            again[row] = ids[row] in new or ids[row] in self._last_ids or self._taken(ids[row])
+            again[row] = ids[row] in new or ids[row] in self._last_ids or self.taken(ids[row])
             if not again[row]:
                 new.add(ids[row])
         self._last_ids = new or self._last_ids  # a piece of which nothing is left is followed by the next at once
@@ -288,14 +321,16 @@ def _shown_type(kind: Any) -> Any:
     return pa.string() if pa.types.is_null(kind) else kind
 
 
-def _mark_misfits(piece: Piece, roles: Roles, bad: Bad) -> None:
+def _mark_misfits(piece: Piece, roles: Roles, bad: Bad, dialect: Dialect) -> None:
     """Mark the rows with a value that is not what its column is."""
     for name, column, wrong, expected in piece.misfits:
-        hint = "" if name in roles.scores else f" (--categorical {name} reads all as categories)"
+        ways = [] if name in roles.scores else [f"--categorical {name} reads all as categories"]
         given = f"given {VALUE}, unlike the rows before"
         if expected is ReadAs.number:
             given = f"given text {VALUE} among numbers, expected a number"
-        bad.mark(wrong, f"column {name!r}: {given}{hint}", _spelt(column))
+            ways.insert(0, advice(str(column[int(wrong.argmax())].as_py()), name, dialect))
+        hint = "; ".join(filter(None, ways))
+        bad.mark(wrong, f"column {name!r}: {given}{f' ({hint})' if hint else ''}", _spelt(column))
 
 
 def _kept(table: pa.Table, roles: Roles, bad: Bad, y: Array, moments: list[Array | None]) -> StreamTable:
@@ -330,7 +365,7 @@ def _moments(table: pa.Table, name: str | None, bad: Bad, order: str) -> Array |
         return None
     column = table[name]
     times, wrong, _ = moments(column, order)
-    bad.mark(wrong, f"column {name!r}: given {VALUE}, expected {TIME}", _spelt(column))
+    bad.mark(wrong, f"column {name!r}: given {VALUE}, expected {time_in(order)}", _spelt(column))
     return times
 
 
@@ -367,9 +402,10 @@ def _check_scores(table: pa.Table, roles: Roles, bad: Bad) -> None:
 
 
 def _check_ids(table: pa.Table, roles: Roles, bad: Bad) -> None:
-    if roles.id is not None:
-        nameless = table[roles.id].is_null().to_numpy()
-        bad.mark(nameless, f"column {roles.id!r}: given nothing, expected the name of the row", lambda row: "")
+    for name, noun in ((roles.id, "the name of the row"), (roles.clusters, "the id of a cluster")):
+        if name is not None:
+            nameless = table[name].is_null().to_numpy()
+            bad.mark(nameless, f"column {name!r}: given nothing, expected {noun}", lambda row: "")
 
 
 def _spelt(column: Any) -> Callable[[int], str]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from swapcal import _validate
 from swapcal.arrays import Array
@@ -297,3 +298,44 @@ def _loop(forecaster: OnlineForecaster, X: Array, opponent: Opponent) -> Plain:
         forecaster.update(ticket, labels[t])
         seen[:, t] = ticket.p, ticket.mean
     return Plain(*seen)
+
+
+# Answers of a language model, judged by another: a table with known truth.
+
+TASKS = ("maths", "sql", "summary", "translation")
+LANGUAGES = ("en", "de", "hi")
+SKILL = {"maths": 0.2, "sql": 0.9, "summary": 1.6, "translation": 1.2, "en": 0.4, "de": 0.0, "hi": -0.7}
+FLATTERY = {"maths": 0.9, "sql": 0.2, "summary": -0.3, "translation": 0.0, "en": 0.0, "de": 0.1, "hi": 0.6}
+"""What a judge adds to its log-odds: it is too sure of sums, and of a language that it knows little of."""
+
+
+def judged_answers(n: int, seed: int = 0) -> dict[str, NDArray[Any]]:
+    """Return n made answers of a language model with a judge's confidence in each and whether each is right.
+
+    The judge sees half of what decides, is too sure of itself in some tasks and languages, and rounds to twentieths, as
+    confidences stated in words are.
+
+    Returns
+    -------
+    Columns task, language, length (tokens), judge, correct (0 or 1) and truth, the probability that it is right.
+
+    Examples
+    --------
+    >>> answers = judged_answers(10_000)
+    >>> print(answers["judge"].mean().round(2), answers["correct"].mean().round(2))
+    0.84 0.69
+    """
+    if n < 1:
+        raise ValueError(f"n: given {n}, expected at least 1")
+    rng = np.random.default_rng(_validate.seed(seed))
+    task, language = rng.choice(TASKS, n), rng.choice(LANGUAGES, n, p=(0.6, 0.25, 0.15))
+    length = np.exp(rng.normal(5.5, 0.8, n)).astype(np.int64) + 10
+    ease = rng.normal(0.0, 1.2, n)
+    known = np.array([SKILL[one] + SKILL[other] for one, other in zip(task, language, strict=True)])
+    odds = known + ease - 0.4 * (np.log(length) - 5.5)
+    flattery = np.array([FLATTERY[one] + FLATTERY[other] for one, other in zip(task, language, strict=True)])
+    stated = 1.0 + 0.5 * odds + flattery + rng.normal(0.0, 0.5, n)
+    truth = 1.0 / (1.0 + np.exp(-odds))
+    judge = np.clip(np.round(20.0 / (1.0 + np.exp(-stated))) / 20.0, 0.05, 0.95)
+    correct = (rng.random(n) < truth).astype(np.int64)
+    return {"task": task, "language": language, "length": length, "judge": judge, "correct": correct, "truth": truth}

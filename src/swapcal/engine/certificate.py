@@ -1,8 +1,8 @@
 """What a forecaster can prove about itself: exact errors, a data-dependent bound and the theorem."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
-from math import ceil, floor, log10, sqrt
+from math import ceil, floor, inf, log10, sqrt
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,8 @@ LOOSE = 3.0
 """A bound of at least this many times the error is called loose, with the reason."""
 TRIVIAL = 0.25
 """Squared error per forecast of a constant ½: a bound above this is vacuous."""
+SQUARES = ("psmcal_2", "psreg", "bound", "tight", "theorem", "theorem_psmcal", "rounding", "learning", "prior")
+"""Fields of a certificate that grow with the square of the outcomes' scale."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,7 @@ class IssuedErrors:
     smcal_1, smcal_2 : swap multicalibration against F_1^lin.
     somni : swap omniprediction: what convex 1-Lipschitz losses with values in [-1, 1], one per level, lose to affine
         rules with values in [0, 1], one per level.
+        None where outcomes have another range than [0, 1]: the best response to a mean is best for 0 and 1 only.
     cal : Σ_v |Σ (y - v)|, plain calibration.
     labels : how many labels the sums are over: all of them, also beside a window; or those learned since a state was
         loaded that a release before this one saved, which did not keep the levels drawn.
@@ -55,7 +58,7 @@ class IssuedErrors:
 
     smcal_1: float
     smcal_2: float
-    somni: float
+    somni: float | None
     cal: float
     labels: int
     weight: float
@@ -69,15 +72,19 @@ class IssuedErrors:
         at most 0.025 per forecast along any linear rule; no convex loss loses more than 0.030 to an affine rule
         """
         linear, lost = self.rates()
-        return (
-            f"at most {linear} per forecast along any linear rule; no convex loss loses more than {lost} to an affine "
-            "rule"
-        )
+        short = f"at most {linear} per forecast along any linear rule"
+        return short if lost is None else f"{short}; no convex loss loses more than {lost} to an affine rule"
 
-    def rates(self) -> tuple[str, str]:
+    def rates(self) -> tuple[str, str | None]:
         """Return smcal_1 and somni per forecast, rounded up."""
-        first, second = (rated(total / self.weight) if self.weight > 0 else "0" for total in (self.smcal_1, self.somni))
-        return first, second
+        weight = self.weight if self.weight > 0 else inf
+        return rated(self.smcal_1 / weight), None if self.somni is None else rated(self.somni / weight)
+
+    def scaled(self, width: float) -> "IssuedErrors":
+        """Return the errors on the scale of outcomes in a range of this width."""
+        return replace(
+            self, smcal_1=self.smcal_1 * width, smcal_2=self.smcal_2 * width**2, cal=self.cal * width, somni=None
+        )
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -103,6 +110,8 @@ class Certificate:
         for means.
     issued : the errors of the issued levels p themselves; None where none are issued, as during a fit. All other errors
         and bounds are of the distributions that the levels are drawn from. None of them is about the mean forecast.
+    width : high - low of the range of outcomes that all errors and bounds are on the scale of: ℓ2 errors, regrets and
+        bounds are those of outcomes in [0, 1] times its square, ℓ1 errors times itself.
     total : None, or the sum of the labels' weights where they have some: all errors and bounds are then of weighted
         sums; divide by `weight` for means.
     """
@@ -124,6 +133,21 @@ class Certificate:
     tight: float | None = None
     issued: IssuedErrors | None = None
     total: float | None = None
+    width: float = 1.0
+
+    def scaled(self, width: float) -> "Certificate":
+        """Return the certificate on the scale of outcomes in a range of this width; it was about [0, 1].
+
+        Examples
+        --------
+        >>> found = Certificate(1, 0.5, 2, 3, 4, 4, 1, 1, 1, 10, 0, 2, 2).scaled(10.0)
+        >>> found.psmcal_1, found.psreg, found.bound, found.holds()
+        (10.0, 200.0, 300.0, True)
+        """
+        squares = {name: getattr(self, name) for name in SQUARES}
+        own: dict[str, Any] = {name: None if value is None else value * width**2 for name, value in squares.items()}
+        issued = None if self.issued is None else self.issued.scaled(width)
+        return replace(self, psmcal_1=self.psmcal_1 * width, issued=issued, width=width, **own)
 
     @property
     def weight(self) -> float:
@@ -180,7 +204,7 @@ class Certificate:
 
     def _repr_html_(self) -> str:
         sentences = self.sentences()
-        names = ("in points", "bound", "promise", "issued levels")
+        names = ("in points" if self.width == 1 else "in size", "bound", "promise", "issued levels")
         details = {"details": "; ".join(line.strip() for line in _details(self)[1:])}
         return display("Certificate", sentences[0], dict(zip(names, sentences[1:], strict=False)) | details)
 
@@ -200,11 +224,14 @@ def _drawn(issued: IssuedErrors, rounds: int) -> str:
     which = (
         "all labels learned" if issued.labels == rounds else f"the {issued.labels:,} labels since the state was loaded"
     )
-    shares = issued.rates()
+    linear, lost = issued.rates()
+    losses = "" if lost is None else (
+        f", and no convex loss of slope up to 1 loses more than {lost} per forecast to an affine rule"
+    )  # fmt: skip
     return (
         f"The issued levels themselves, as drawn, over {which}: their residuals correlate with no linear rule of "
-        f"values up to 1, one for each level, by more than {shares[0]} per forecast, and no convex loss of slope up to "
-        f"1 loses more than {shares[1]} per forecast to an affine rule. None of this is about the mean forecast."
+        f"values up to 1, one for each level, by more than {linear} per forecast{losses}. None of this is about the "
+        "mean forecast."
     )
 
 
@@ -235,9 +262,10 @@ def _details(found: Certificate) -> list[str]:
 
 
 def _drawn_details(issued: IssuedErrors) -> str:
+    somni = "" if issued.somni is None else f" swap omniprediction {issued.somni:,.4g},"
     return (
         f"  issued levels, as drawn, over {issued.labels:,} labels: swap multicalibration l2 {issued.smcal_2:,.4g}, "
-        f"l1 {issued.smcal_1:,.4g}, swap omniprediction {issued.somni:,.4g}, calibration {issued.cal:,.4g} (exact)"
+        f"l1 {issued.smcal_1:,.4g},{somni} calibration {issued.cal:,.4g} (exact)"
     )
 
 
@@ -263,9 +291,11 @@ def _saved(found: Certificate) -> str:
 
 def _moved(found: Certificate) -> str:
     """Say it in points: at the best rule of a convex class around the level, moves squared are at most the saving."""
+    move = sqrt(max(found.psreg, 0.0) / found.weight)
+    far = f"{100 * move:.2g} points" if found.width == 1 else f"{move:.2g}"
     return (
-        f"Such rules would have moved the forecasts by at most {100 * sqrt(max(found.psreg, 0.0) / found.weight):.2g} "
-        "points (root mean square over the same distributions); part of that is chance, which an audit separates."
+        f"Such rules would have moved the forecasts by at most {far} (root mean square over the same "
+        "distributions); part of that is chance, which an audit separates."
     )
 
 
@@ -287,10 +317,12 @@ def _promised(found: Certificate) -> str:
         why = "labels came late or rows had weights" if found.window is None else "it is about all labels, not the last"
         return f"The worst-case theorem about the distributions is not claimed: {why}."
     promise = found.theorem / found.weight
-    if promise >= TRIVIAL:
+    if promise >= TRIVIAL * found.width**2:
+        middle = "½" if found.width == 1 else "the middle"
+        cost = f"{'' if found.width == 1 else 'at most '}{TRIVIAL * found.width**2:g}"
         return (
             f"The worst-case theorem about the distributions, known before the first label, promises {rated(promise)} "
-            f"per forecast, which says nothing yet: forecasting ½ costs {TRIVIAL:g}. It needs many more labels."
+            f"per forecast, which says nothing yet: forecasting {middle} costs {cost}. It needs many more labels."
         )
     return (
         f"The worst-case theorem about the distributions had promised at most {rated(promise)} per forecast before the "

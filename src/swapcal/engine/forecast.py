@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from swapcal import _validate, archive
 from swapcal._display import counted, display, share
 from swapcal._locking import CopyableLock, Writable, locked, writable
+from swapcal._validate import UNIT, Span
 from swapcal.arrays import Array, Keys
 from swapcal.engine import state as memory
 from swapcal.kernels.state import T_HIGH, T_LOW, T_MEAN, T_P, T_WEIGHT, Opponent, RunOptions, all_known
@@ -70,6 +71,7 @@ class Forecast:
     weight : the probability with which `high` was issued; with Blum–Mansour's mixing, levels between the two may have
         some too, and `Forecaster.distribution` returns all.
 
+    Of a `Live` whose outcomes lie in another range than [0, 1], all but the weight are on the scale of the outcomes.
     Where a `Live` allows for outcomes that it cannot have seen, `mean` moves towards its prior and may lie beyond `low`
     and `high`, which are the levels of the engine. So does sometimes `p`; then `low` and `high` are `p` itself.
 
@@ -79,7 +81,7 @@ class Forecast:
     each with a label of its own. Where a label might arrive twice, `Live` recognises it by its id.
     """
 
-    __slots__ = ("_contexts", "_mark", "_mixes", "_owner", "_single", "_tickets", "_why")
+    __slots__ = ("_contexts", "_mark", "_mixes", "_owner", "_single", "_span", "_tickets", "_why")
 
     def __init__(
         self,
@@ -90,8 +92,10 @@ class Forecast:
         *,
         single: bool,
         learned: bool,
+        span: Span = UNIT,
     ) -> None:
         self._tickets = tickets
+        self._span = span
         self._contexts = contexts
         self._mixes = mixes
         self._owner = owner
@@ -100,6 +104,7 @@ class Forecast:
         self._why = NOBODY
 
     def __setstate__(self, state: tuple[None, dict[str, Any]]) -> None:
+        self._span = UNIT  # what was pickled before there were others
         for name, value in state[1].items():
             setattr(self, name, writable(value))
 
@@ -107,7 +112,8 @@ class Forecast:
     def joined(cls, parts: "Sequence[Forecast]") -> "Forecast":
         """Return forecasts of rows that were learned, one part after the other, as those of all rows."""
         tickets = np.concatenate([part._tickets for part in parts])
-        return cls(tickets, None, np.zeros((len(tickets), 0)), parts[-1]._owner, single=False, learned=True)
+        last = parts[-1]
+        return cls(tickets, None, np.zeros((len(tickets), 0)), last._owner, single=False, learned=True, span=last._span)
 
     def _column(self, column: int) -> Any:
         if self._single:
@@ -126,25 +132,31 @@ class Forecast:
             return self._column(column)
         return np.where(moved, 0.0 if column == T_WEIGHT else self._tickets[:, T_P], self._tickets[:, column])
 
+    def _in_units(self, shares: Any) -> Any:
+        """Return levels, which are shares of the outcomes' range, on the scale of the outcomes."""
+        if self._span == UNIT:
+            return shares
+        return self._span.value(shares) if isinstance(shares, float) else self._span.values(shares)
+
     @property
     def p(self) -> Any:
         """The issued level."""
-        return self._column(T_P)
+        return self._in_units(self._column(T_P))
 
     @property
     def mean(self) -> Any:
         """The mean z* of the distribution the level was drawn from."""
-        return self._column(T_MEAN)
+        return self._in_units(self._column(T_MEAN))
 
     @property
     def low(self) -> Any:
         """The lowest level that could have been issued; no end of a confidence interval."""
-        return self._level(T_LOW)
+        return self._in_units(self._level(T_LOW))
 
     @property
     def high(self) -> Any:
         """The highest level that could have been issued; no end of a confidence interval."""
-        return self._level(T_HIGH)
+        return self._in_units(self._level(T_HIGH))
 
     @property
     def weight(self) -> Any:
@@ -205,6 +217,7 @@ class Forecast:
         return (
             self._owner == other._owner
             and self._single == other._single
+            and self._span == other._span
             and np.array_equal(self._tickets, other._tickets)
         )
 
@@ -219,18 +232,19 @@ class Forecast:
         return f"Forecast({counted(len(self), 'row')}, average mean {self._average(T_MEAN):.6g})"
 
     def _average(self, column: int) -> float:
-        return float(np.mean(self._tickets[:, column])) if len(self) else float("nan")
+        return self._span.value(float(np.mean(self._tickets[:, column]))) if len(self) else float("nan")
 
     def _repr_html_(self) -> str:
         label = "learned" if self.learned else "open: waits for its label"
+        shown = share if self._span == UNIT else "{:.6g}".format
         if not self._single:
-            facts = {"mean forecast": share(self._average(T_MEAN)), "mean issued level p": share(self._average(T_P))}
+            facts = {"mean forecast": shown(self._average(T_MEAN)), "mean issued level p": shown(self._average(T_P))}
             return display(
                 "Forecast", counted(len(self), "row"), facts | {"labels": "learned" if self.learned else "open"}
             )
-        drawn = f"{share(self.high)} with probability {self.weight:.3g}, else {share(self.low)}"
-        issued = share(self.p) if self.low == self.high else f"{share(self.p)}, drawn: {drawn}"
-        return display("Forecast", share(self.mean), {"issued level p": issued, "label": label})
+        drawn = f"{shown(self.high)} with probability {self.weight:.3g}, else {shown(self.low)}"
+        issued = shown(self.p) if self.low == self.high else f"{shown(self.p)}, drawn: {drawn}"
+        return display("Forecast", shown(self.mean), {"issued level p": issued, "label": label})
 
 
 # `Player`: the interface that the engine and every baseline share.

@@ -141,10 +141,42 @@ def scratch(state: SparseMemory) -> SparseScratch:
         member=np.zeros(members, np.int64),
         place=np.zeros(members, np.int64),
         exponent=np.zeros(kernel.STEPS),
+        bits=np.zeros(kernel.STEPS, np.int64),
     )
 
 
 # The certificate, from the cells.
+
+
+@dataclass(frozen=True, slots=True)
+class GroupErrors:
+    """Errors of the levels p as they were drawn and issued, over all groups: exact sums over outcomes.
+
+    Attributes
+    ----------
+    smcal_1, smcal_2 : swap multicalibration over the groups.
+    cal : Σ_v |Σ (y - v)|, plain calibration.
+    labels, weight : outcomes learned, and the same with each as often as it counts; divide by it for means.
+    groups : how many were seen, everyone included.
+    """
+
+    smcal_1: float
+    smcal_2: float
+    cal: float
+    labels: int
+    weight: float
+    groups: int
+
+    def short(self) -> str:
+        """Return in a few words how far off the levels are, per forecast and rounded up.
+
+        Examples
+        --------
+        >>> print(GroupErrors(2.5, 0.5, 2.0, 100, 100.0, 12).short())
+        at most 0.025 per forecast along one group for each level, of 12 groups
+        """
+        off = rated(self.smcal_1 / self.weight) if self.weight > 0 else "0"
+        return f"at most {off} per forecast along one group for each level, of {self.groups:,} groups"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -191,6 +223,11 @@ class GroupCertificate:
         chain = [value for value in (self.psmcal_2, self.psreg, self.bound, self.theorem) if value is not None]
         same = abs(self.rounding + self.learning - self.psreg) <= slack
         return same and all(a <= b + slack for a, b in pairwise(chain))
+
+    @property
+    def issued(self) -> GroupErrors:
+        """The errors of the issued levels p themselves."""
+        return GroupErrors(self.smcal_1, self.smcal_2, self.cal, self.rounds, self.weight, self.groups)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields by name."""

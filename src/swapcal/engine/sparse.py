@@ -138,6 +138,17 @@ class SparseForecaster(FixedLevelsPlayer):
         return self._run(rows, y, events, progress, _validate.weight_rows(weights, len(rows)))
 
     @locked
+    def play(
+        self, keys: Keys, scores: Array, y: Array, events: Keys, tickets: Array, weights: Array | None = None
+    ) -> None:
+        """Issue the rows whose tickets are blank and learn those that have a label, in order, filling in `tickets`.
+
+        For callers that keep keys and tickets in arrays of their own; nothing is checked. Key 0 stands for no value.
+        """
+        options = None if weights is None else RunOptions(weights=weights)
+        self._advance(np.hstack([keys.view(np.float64), scores]), y, events, tickets, self._blank_mixes(1), options)
+
+    @locked
     def certificate(self) -> GroupCertificate:
         """Return the exact errors over all groups so far, with their bounds."""
         return certify(self._memory)

@@ -105,9 +105,13 @@ class Column:
             if not learn or len(self.codes) >= VOCABULARY:
                 return SHARED
             code = self.codes[text] = len(self.codes) + 2
-            self.keys.append(text_key(self.name, "is", text))
+            self.keys.append(self.key_of(text))
             self.at.append(UNSEEN)
         return code
+
+    def key_of(self, text: str) -> int:
+        """Return the key of a category, also of one that the vocabulary has no room for."""
+        return text_key(self.name, "is", text)
 
     def locate(self, code: int, allocate: Callable[[str], int]) -> None:
         """Assign a coordinate to a code: a new one if one is left for the column, else the shared one."""
@@ -309,6 +313,8 @@ class Encoded:
     """(n, number of declared scores) the scores as probabilities, NaN where missing."""
     marks: Keys
     """(n,) a hash of each record's values as given; see `swapcal.kernels.draw.row_marks`"""
+    groups: Keys | None = None
+    """(n, number of `Contexts.hashed`) a key for each row's value of these, 0 where there is none; None without them"""
 
     def __len__(self) -> int:
         return len(self.dims)

@@ -7,7 +7,7 @@ import numpy as np
 
 from swapcal._display import counted, display, named
 from swapcal._locking import CopyableLock, Writable, locked
-from swapcal._validate import in_row
+from swapcal._validate import UNIT, Span, in_row
 from swapcal.archive import (
     ANY_TEXT,
     TEXTS,
@@ -51,12 +51,14 @@ from swapcal.features.column import (
     unit,
 )
 from swapcal.features.records import RecordPlan, RecordReader, plain_rows, plan_for
-from swapcal.kernels.draw import row_marks
+from swapcal.kernels.draw import GOLDEN, row_marks
 from swapcal.kernels.encode import (
     BINS,
     CATEGORICAL,
     ENTRIES,
+    LOGIT,
     NUMERIC,
+    PROBABILITY,
     SAMPLE,
     Past,
     blank_past,
@@ -64,7 +66,7 @@ from swapcal.kernels.encode import (
     place_rows,
 )
 from swapcal.tables.frame import Values, columns_of, nearest
-from swapcal.tables.values import FEATURE_CATEGORIES, STREAM_GROUP_CATEGORIES, letters
+from swapcal.tables.values import FEATURE_CATEGORIES, STREAM_GROUP_CATEGORIES, Categories, letters, text_of
 
 FEW = 1024  # most records that are first looked up value by value, which fails if one has a new value
 ORDERED = ("reserved", "scores")  # settings whose order is the order of coordinates; a JSON object may lose it
@@ -134,6 +136,10 @@ class Contexts(Writable):
         self.frozen = False
         self.lenient = False
         """whether records may lack declared columns, rename and retype others, as logs of earlier versions do"""
+        self.hashed: list[tuple[str, ...]] = []
+        """columns, or pairs of them crossed, whose values `Encoded.groups` names by keys, however many there are"""
+        self.span = UNIT
+        """range in which scores are given that are no logits"""
         self.gaps = Gaps([*self.settings["scores"], *self.settings["groups"]])
         self._declared = frozenset(self._declared_names())
         self._lock = CopyableLock()
@@ -198,6 +204,13 @@ class Contexts(Writable):
         facts = {"columns": named(self._columns, 12), "coordinates": self.dim, **roles}
         return display("Contexts", "fixed" if self.frozen else "learning from every record", facts)
 
+    def read_scores_in(self, span: Span) -> None:
+        """Read scores as forecasts of outcomes in a range, which are scaled to [0, 1]. A logit has no other range."""
+        logits = [name for name, kind in self.settings["scores"].items() if kind == NAMES[LOGIT]]
+        if logits and span != UNIT:
+            raise ValueError(f"score {logits[0]!r}: given logits, expected forecasts of outcomes in {span}")
+        self.span = span
+
     def places(self, column: str) -> list[int]:
         """Return the coordinates that a column's values have, or had."""
         return sorted({place for place in self._columns[column].at if place >= 0})
@@ -225,16 +238,20 @@ class Contexts(Writable):
 
         The row is valid until the next call. Returns None, and learns nothing, if the record needs `encode`.
         """
-        if type(record) is not dict or self.frozen or self._products or not self._columns or self._layout is None:
+        if type(record) is not dict or self.frozen or not self._columns or self._layout is None or not self._is_plain():
             return None
         if self._reader is None or self._reader.layout is not self._layout:
             self._reader = RecordReader(self._columns, self._reading(), self._layout, self.dim, self.gaps)
-        return self._reader.encode(record, self._past, self._allocate)
+        encoded = self._reader.encode(record, self._past, self._allocate)
+        if encoded is not None and self.hashed:
+            encoded.groups = self._hash_groups(self._keys_alone(record))
+        return encoded
 
     @locked
     def check(self, records: Any) -> None:
         """Raise what `encode` would raise for the same records, and change nothing."""
-        if isinstance(records, dict) and plain_rows([records], self._reading()) is not None:
+        plain = isinstance(records, dict) and (not self.settings["scores"] or self.span == UNIT)
+        if plain and plain_rows([records], self._reading()) is not None:
             return
         self._require_in_each(records)
         self._checked(*columns_of(records, self._ignored), not self.frozen)
@@ -243,12 +260,18 @@ class Contexts(Writable):
         """Encode a few records without new values; None if they need the general path."""
         few = records if isinstance(records, list) else [records]
         n = len(few)
-        if self._products or not 1 <= n <= FEW:
+        if not 1 <= n <= FEW or not self._is_plain():
             return None
         parts = plain_rows(few, self._reading())
         if parts is None:
             return None
-        return self._place(*parts, np.zeros((n, 0), dtype=np.int64), np.array([self.dim] * n), True)
+        encoded = self._place(*parts, np.zeros((n, 0), dtype=np.int64), np.array([self.dim] * n), True)
+        encoded.groups = self._hash_groups(parts[1]) if self.hashed else None
+        return encoded
+
+    def _is_plain(self) -> bool:
+        """Tell whether records are read as they are: no products, and no scores to be scaled."""
+        return not self._products and (not self.settings["scores"] or self.span == UNIT)
 
     def _reading(self) -> RecordPlan:
         if self._plan is None:
@@ -314,6 +337,8 @@ class Contexts(Writable):
 
     def _typed(self, column: Column, values: Values) -> tuple[int, Values]:
         """Return a column's kind and values; refuse numbers where its text made it one of categories."""
+        if column.kind == PROBABILITY and self.span != UNIT and isinstance(values, np.ndarray):
+            values = self.span.shares(f"score {column.name!r}", values)
         kind, converted = column.checked(values)
         inferred = column.kind == CATEGORICAL and column.name not in self._declared
         if inferred and not self.lenient and isinstance(values, np.ndarray) and not np.isnan(values).all():
@@ -350,7 +375,48 @@ class Contexts(Writable):
             codes[:, width + k], present = product.codes_of(codes[:, left], codes[:, right], learn)
             wanted += _unseen(product.column, width + k, codes[:, width + k], present)
         dims = self._grow(wanted, n) if learn else np.full(n, self.dim)
-        return self._assemble(numbers, symbols, codes, dims, learn)
+        encoded = self._assemble(numbers, symbols, codes, dims, learn)
+        if self.hashed:
+            encoded.groups = self._hash_groups(self._all_keys(symbols, codes, checked))
+        return encoded
+
+    def _hash_groups(self, symbols: Keys) -> Keys:
+        """Return the keys of the `hashed` columns and crossings; a crossing with a missing factor has none."""
+        found = np.zeros((len(symbols), len(self.hashed)), np.uint64)
+        order = {name: j for j, name in enumerate(self._columns)}
+        for k, names in enumerate(self.hashed):
+            if not order.keys() >= {*names}:
+                continue
+            first, *others = (symbols[:, order[name]] for name in names)
+            found[:, k] = first
+            for other in others:
+                found[:, k] = found[:, k] * GOLDEN + other
+            for name in names if others else ():
+                found[symbols[:, order[name]] == np.uint64(self._columns[name].keys[MISSING]), k] = 0
+        return found
+
+    def _all_keys(self, symbols: Keys, codes: Integers, checked: list[tuple[int, Values]]) -> Keys:
+        """Return symbols in which the values that the vocabularies had no room for have keys of their own."""
+        found = symbols.copy()
+        wanted = {name for names in self.hashed for name in names}
+        for j, (column, (_, values)) in enumerate(zip(self._columns.values(), checked, strict=True)):
+            if column.name in wanted and isinstance(values, Categories):
+                rows = np.flatnonzero(codes[:, j] == SHARED)
+                places, row_places = np.unique(values.codes[rows], return_inverse=True)
+                keys = [column.key_of(text_of(values.values[place])) for place in places.tolist()]
+                found[rows, j] = np.array(keys, np.uint64)[row_places]
+        return found
+
+    def _keys_alone(self, record: Mapping[str, Any]) -> Keys:
+        """Return the keys of the categories of an ordinary record."""
+        found = np.zeros((1, len(self._columns)), np.uint64)
+        wanted = {name for names in self.hashed for name in names}
+        for j, (name, column) in enumerate(self._columns.items()):
+            if name in wanted:
+                value = record.get(name)
+                code = MISSING if value is None else column.codes.get(value)
+                found[0, j] = column.key_of(text_of(value)) if code is None else column.keys[code]
+        return found
 
     def _grow(self, wanted: list[tuple[int, int, int]], n: int) -> Integers:
         """Assign coordinates to new values in the order of single records; return each row's dim."""
@@ -514,7 +580,8 @@ def _joined(pieces: list[Encoded]) -> Encoded:
 
     dims = np.concatenate([piece.dims for piece in pieces])
     marks = np.concatenate([piece.marks for piece in pieces])
-    return Encoded(stacked("x"), dims, stacked("keys"), stacked("values"), stacked("scores"), marks)
+    groups = None if last.groups is None else stacked("groups")
+    return Encoded(stacked("x"), dims, stacked("keys"), stacked("values"), stacked("scores"), marks, groups)
 
 
 def _spelling(name: str) -> str:

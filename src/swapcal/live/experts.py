@@ -1,5 +1,6 @@
 """A compiled bank of online logistic regressions, models of the user's own, and the rows they saw."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Protocol
@@ -7,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from swapcal._locking import Writable
+from swapcal._validate import UNIT, Span
 from swapcal.archive import Field, Shapes, State, floats, integers, singles
 from swapcal.arrays import AnyArray, Array, Integers, Keys
 from swapcal.engine.forecaster import MOST_DIM
@@ -76,6 +78,8 @@ class Rows:
     judged: Array
     """the blend's, the experts' and the models' probabilities"""
     ticket: Array
+    groups: Keys
+    """keys of the groups whose learners sleep where the row has another; none of them without such learners"""
 
     def __len__(self) -> int:
         return len(self.dims)
@@ -413,11 +417,16 @@ class ExpertModel(Protocol):
         ...
 
 
-def as_model(model: Any) -> ExpertModel:
-    """Wrap a river classifier or a scikit-learn classifier with `partial_fit`; pass a `ExpertModel` through."""
+def as_model(model: Any, span: Span = UNIT) -> ExpertModel:
+    """Wrap a river classifier or a scikit-learn classifier with `partial_fit`; pass a `ExpertModel` through.
+
+    Of outcomes in another range than [0, 1] regressors are wrapped, which give and learn them on their scale.
+    """
     if hasattr(model, "forecast") and hasattr(model, "learn"):
         wrapped: ExpertModel = model
         return wrapped
+    if span != UNIT:
+        return _regressor(model, span)
     if hasattr(model, "predict_proba_one") and hasattr(model, "learn_one"):
         return _River(model)
     if hasattr(model, "partial_fit") and hasattr(model, "predict_proba"):
@@ -426,6 +435,43 @@ def as_model(model: Any) -> ExpertModel:
         f"model: given {type(model).__name__}, expected predict_proba_one and learn_one (river), or predict_proba "
         "and partial_fit (scikit-learn)"
     )
+
+
+def _regressor(model: Any, span: Span) -> ExpertModel:
+    if hasattr(model, "predict_one") and hasattr(model, "learn_one") and not hasattr(model, "predict_proba_one"):
+        return _RiverRegressor(model)
+    if hasattr(model, "partial_fit") and hasattr(model, "predict") and not hasattr(model, "predict_proba"):
+        return _PartialFitRegressor(model)
+    raise TypeError(
+        f"model: given {type(model).__name__} with outcomes in {span}, expected a regressor: predict_one and learn_one "
+        "(river), or predict and partial_fit (scikit-learn)"
+    )
+
+
+class _RiverRegressor:
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def forecast(self, record: Mapping[str, Any], keys: Keys, values: Array) -> float:
+        return float(self.model.predict_one(dict(record)))
+
+    def learn(self, record: Mapping[str, Any], keys: Keys, values: Array, y: float) -> None:
+        self.model.learn_one(dict(record), y)
+
+
+class _PartialFitRegressor:
+    """Feeds hashed features, as `_PartialFit` does; NaN, no opinion, before the first label."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.started = hasattr(model, "n_features_in_")
+
+    def forecast(self, record: Mapping[str, Any], keys: Keys, values: Array) -> float:
+        return float(self.model.predict(_hashed(keys, values))[0]) if self.started else math.nan
+
+    def learn(self, record: Mapping[str, Any], keys: Keys, values: Array, y: float) -> None:
+        self.model.partial_fit(_hashed(keys, values), [y])
+        self.started = True
 
 
 class _River:

@@ -3,13 +3,15 @@
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import starmap
 from typing import Any, Self
 
 import numpy as np
 
+from swapcal._validate import UNIT, Span
 from swapcal.arrays import AnyArray, Array, Flags
+from swapcal.engine.sparse import SparseForecaster
 from swapcal.features import Contexts
 from swapcal.kernels.encode import ENTRIES
 from swapcal.kernels.experts import put_scores
@@ -62,6 +64,7 @@ class Explanation:
     terms : contributions, largest first
     blend : the blend's probability: what late labels, or how such forecasts turned out of late, make of the pool
     members : what is pooled, largest share first
+    span : range of the outcomes, on whose scale everything is but the members' shares
 
     Examples
     --------
@@ -78,23 +81,40 @@ class Explanation:
     terms: tuple[Contribution, ...]
     blend: float
     members: tuple[Member, ...]
+    span: Span = UNIT
 
     @property
     def pool(self) -> float:
-        """The probability that the members' log-odds pool to; ½ without members."""
-        odds = sum(member.share * math.log(member.said / (1.0 - member.said)) for member in self.members)
-        return 1.0 / (1.0 + math.exp(-odds))
+        """The probability, or share of the range, that the members' log-odds pool to; the middle without members."""
+        shares = [(member.share, self.span.share(member.said)) for member in self.members]
+        odds = sum(weight * math.log(said / (1.0 - said)) for weight, said in shares)
+        return self.span.value(1.0 / (1.0 + math.exp(-odds)))
+
+    def in_units(self, span: Span) -> Self:
+        """Return the same on the scale of outcomes in a range; it was about shares of it."""
+        if span == UNIT:
+            return self
+        held = f"held between {span.low:.10g} and {span.high:.10g}"
+        terms = (
+            replace(t, name=held if t.kind == BOUNDS[1] else t.name, amount=t.amount * span.width) for t in self.terms
+        )
+        members = (replace(member, said=span.value(member.said)) for member in self.members)
+        p, mean, base, blend = map(span.value, (self.p, self.mean, self.base, self.blend))
+        return type(self)(p, mean, base, tuple(terms), blend, tuple(members), span)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values, for JSON."""
-        return asdict(self)
+        """Return everything as plain values, for JSON; the range of the outcomes only if it is not [0, 1]."""
+        plain = asdict(self)
+        own = plain.pop("span")
+        return plain if own == UNIT else plain | {"span": [*own]}
 
     @classmethod
     def from_dict(cls, found: Mapping[str, Any]) -> Self:
         """Return what `to_dict` wrote, as `client.about(…)["explanation"]` has it too."""
         terms = tuple(Contribution(**term) for term in found["terms"])
         members = tuple(Member(**member) for member in found["members"])
-        return cls(found["p"], found["mean"], found["base"], terms, found["blend"], members)
+        span = Span(*found.get("span", UNIT))
+        return cls(found["p"], found["mean"], found["base"], terms, found["blend"], members, span)
 
     def since(self, before: Self) -> tuple[Contribution, ...]:
         """Return why the mean has changed since an earlier explanation: the amounts add up to the change, exactly.
@@ -116,7 +136,15 @@ class Explanation:
         for sign, why in ((1.0, self), (-1.0, before)):
             for term in why.terms:
                 amounts[term.name, term.kind] += sign * term.amount
-        return _sorted_terms(amounts)
+        return _sorted_terms(amounts, self.span.width)
+
+    def _figure(self, value: float, decimals: int = 4, sign: str = "") -> str:
+        """Write a number with so many decimals, in a range of width 1; of a wider range with as many digits."""
+        return f"{value:{sign}.{max(0, decimals - round(math.log10(self.span.width)))}f}"
+
+    def _sum(self) -> str:
+        base = "base rate" if self.span == UNIT else "mean outcome"
+        return f"= {base} {self._figure(self.base)}"
 
     def _shown(self) -> list[Contribution]:
         """Return the largest terms, and the others added up."""
@@ -131,20 +159,19 @@ class Explanation:
     def __str__(self) -> str:
         shown = self._shown()
         largest = max((abs(term.amount) for term in shown), default=1.0) or 1.0
-        lines = [f"forecast {self.mean:.4f} (issued as {self.p:.4f}) = base rate {self.base:.4f}"]
+        lines = [f"forecast {self._figure(self.mean)} (issued as {self._figure(self.p)}) {self._sum()}"]
         for term in shown:
             bar = ("█" if term.amount > 0 else "▒") * round(BAR * abs(term.amount) / largest)
-            lines.append(f"  {term.amount:+.4f} {bar:{BAR}}  {term.name}")
-        said = [f"{m.name} {m.share:.0%} ({m.said:.3f})" for m in self.members if m.share >= 0.005]
+            lines.append(f"  {self._figure(term.amount, sign='+')} {bar:{BAR}}  {term.name}")
+        said = [f"{m.name} {m.share:.0%} ({self._figure(m.said, 3)})" for m in self.members if m.share >= 0.005]
         if said:
-            lines.append(f"the blend of the experts says {self.blend:.4f}, pooled {self.pool:.4f}: {', '.join(said)}")
+            blend, pool = self._figure(self.blend), self._figure(self.pool)
+            lines.append(f"the blend of the experts says {blend}, pooled {pool}: {', '.join(said)}")
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        most = f"; most: {self.terms[0].name} {self.terms[0].amount:+.4f}" if self.terms else ""
-        return (
-            f"Explanation(mean {self.mean:.4f} = base rate {self.base:.4f} and {len(self.terms)} contributions{most})"
-        )
+        most = f"; most: {self.terms[0].name} {self._figure(self.terms[0].amount, sign='+')}" if self.terms else ""
+        return f"Explanation(mean {self._figure(self.mean)} {self._sum()} and {len(self.terms)} contributions{most})"
 
     def svg(self) -> str:
         """Return the chart as an SVG drawing: bars to the right raise the forecast, bars to the left lower it."""
@@ -154,8 +181,8 @@ class Explanation:
         largest = max((abs(term.amount) for term in shown), default=1.0) or 1.0
         middle = (LEFT + WIDE) / 2
         scale = (WIDE - middle - 60) / largest
-        title = f"forecast {self.mean:.4f} = base rate {self.base:.4f} and"
-        bars = [_bar(term, k, middle, scale) for k, term in enumerate(shown)]
+        title = f"forecast {self._figure(self.mean)} {self._sum()} and"
+        bars = [_bar(term, self._figure(term.amount, sign="+"), k, middle, scale) for k, term in enumerate(shown)]
         axis = tag("line", x1=middle, x2=middle, y1=HIGH, y2=HIGH + ROW * len(shown), stroke="currentColor")
         return tag(
             "svg",
@@ -178,7 +205,7 @@ class Explanation:
         return self.svg()
 
 
-def _bar(term: Contribution, row: int, middle: float, scale: float) -> str:
+def _bar(term: Contribution, amount: str, row: int, middle: float, scale: float) -> str:
     from swapcal.report.html import join, tag
 
     top, width = HIGH + ROW * row, scale * abs(term.amount)
@@ -198,7 +225,7 @@ def _bar(term: Contribution, row: int, middle: float, scale: float) -> str:
             ),
             tag(
                 "text",
-                f"{term.amount:+.4f}",
+                amount,
                 x=figure,
                 y=float(top + 14),
                 text_anchor="start" if term.amount > 0 else "end",
@@ -220,6 +247,7 @@ CONSTANT: Name = ("calibration of all forecasts", "constant")
 BOUNDS: Name = ("held between 0 and 1", "bounds")
 BASE: Name = ("base rate", "constant")
 UNSEEN: Name = ("outcomes that cannot have been seen yet", "unseen")
+LEVELS: Name = ("calibration of the row's groups", "group")
 SINCE: Name = ("labels learned since it was issued", "since")
 
 
@@ -234,7 +262,9 @@ def explain_row(learner: Learner, rows: Rows, row: int) -> Explanation:
     engine, ticket = learner.forecaster, rows.ticket[row]
     p, mean = float(ticket[T_P]), float(ticket[T_MEAN])
     if engine is None:
-        return Explanation(p, mean, mean, (), mean, ())
+        return Explanation(p, mean, mean, (), mean, ()).in_units(learner.span)
+    if isinstance(engine, SparseForecaster):
+        return _explain_sparse(learner, rows, row)
     x = rows.x[row, : min(rows.x.shape[1], engine.dim)]
     theta, clipped = engine.behind(ticket, x)
     base, weights = learner.experts.base_rate(rows.memory[row]), learner.contexts.reserved_weights
@@ -253,12 +283,39 @@ def explain_row(learner: Learner, rows: Rows, row: int) -> Explanation:
     amounts[SINCE] += issued - math.fsum([base, *amounts.values()])
     amounts[UNSEEN] += mean - issued
     terms = _sorted_terms(amounts)
-    return Explanation(p, mean, base, terms, float(rows.judged[row, 0]), _members(learner, rows.memory[row]))
+    members = _members(learner, rows.memory[row])
+    return Explanation(p, mean, base, terms, float(rows.judged[row, 0]), members).in_units(learner.span)
 
 
-def _sorted_terms(amounts: Mapping[Name, float]) -> tuple[Contribution, ...]:
-    """Return what contributes, largest first."""
-    found = ((name, kind, float(value)) for (name, kind), value in amounts.items() if abs(value) > NEGLIGIBLE)
+def _explain_sparse(learner: Learner, rows: Rows, row: int) -> Explanation:
+    """Return the mean as what each column adds to the blend, and what the levels then change for the row's groups.
+
+    The latter is one term: a level's forecast is a ratio of sums over groups and no sum of contributions.
+    """
+    ticket, memory = rows.ticket[row], rows.memory[row]
+    p, mean, base, blend = (
+        float(ticket[T_P]),
+        float(ticket[T_MEAN]),
+        learner.experts.base_rate(memory),
+        float(rows.judged[row, 0]),
+    )
+    x = rows.x[row, : rows.dims[row]]
+    steps, nothing = _revealed(learner, rows, row, x, base)
+    names = _named_columns(learner.contexts, x)
+    amounts: dict[Name, float] = defaultdict(float)
+    for player, step in steps.items():
+        amounts[names.get(player, (player, "model"))] += step
+    amounts[CONSTANT] += nothing - base
+    amounts[SINCE] += blend - math.fsum([base, *amounts.values()])
+    issued = float(ticket[T_LOW] + ticket[T_WEIGHT] * (ticket[T_HIGH] - ticket[T_LOW]))
+    amounts[LEVELS] += issued - blend
+    amounts[UNSEEN] += mean - issued
+    return Explanation(p, mean, base, _sorted_terms(amounts), blend, _members(learner, memory))
+
+
+def _sorted_terms(amounts: Mapping[Name, float], width: float = 1.0) -> tuple[Contribution, ...]:
+    """Return what contributes, largest first; `width` is that of the outcomes' range."""
+    found = ((name, kind, float(value)) for (name, kind), value in amounts.items() if abs(value) > NEGLIGIBLE * width)
     return tuple(sorted(starmap(Contribution, found), key=lambda term: (-abs(term.amount), term.name)))
 
 

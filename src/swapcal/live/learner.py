@@ -1,17 +1,21 @@
 """`Learner`: contexts, experts, models and engine as one learner of encoded rows."""
 
 import itertools
+from bisect import bisect
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from swapcal._validate import MOST_RIDGE, event_key, event_keys
+from swapcal._validate import MOST_RIDGE, UNIT, event_key, event_keys
 from swapcal.archive import State, nested, part
 from swapcal.arrays import AnyArray, Array, Flags, Integers, Keys
 from swapcal.engine.certificate import Certificate, IssuedErrors
 from swapcal.engine.forecast import Forecast
 from swapcal.engine.forecaster import NO_MIX, Forecaster
+from swapcal.engine.groups import GroupCertificate, GroupErrors
+from swapcal.engine.sparse import SparseForecaster
 from swapcal.features import Contexts, Encoded
 from swapcal.features.column import features_norm
 from swapcal.kernels.draw import counted
@@ -22,6 +26,9 @@ from swapcal.kernels.state import ROUNDING, T_HIGH, T_LOW, T_MEAN, T_P, T_SLOT_L
 from swapcal.live.experts import ONCE, ExpertModel, Experts, Row, Rows, expert_names
 from swapcal.live.unseen import FAIR, Unseen, coin, neighbouring_level
 
+Allowances = Mapping[int, tuple[float, float]]
+"""of some rows, the share of outcomes not seen and the factor of their odds"""
+NO_ALLOWANCES: Allowances = MappingProxyType({})
 BANK = len(expert_names())
 # The ticket before anything is known: one half, surely.
 NO_KNOWLEDGE = np.zeros(TICKET)
@@ -38,6 +45,8 @@ class Learner:
         self.contexts = contexts
         self.models = models
         self.unseen = Unseen(FAIR)
+        self.span = contexts.span
+        """of the outcomes as callers give them; here all are shares of it, but for outside models"""
         self.experts = Experts(len(contexts.settings["scores"]) + len(models), _view(contexts), len(models))
         self.forecaster: Forecaster | None = None
         self._engine = engine
@@ -55,7 +64,8 @@ class Learner:
         draws = counted(encoded.marks, counts) if names is None else event_keys([*names], n)
         scores = np.hstack([encoded.scores, np.full((n, models), np.nan)]) if models else encoded.scores
         blank = np.zeros((n, self.experts.memory_width)), np.zeros((n, self.opinions)), np.zeros((n, TICKET))
-        return Rows(encoded.x.copy(), encoded.dims, encoded.keys, encoded.values, scores, draws, *blank)
+        groups = np.zeros((n, 0), np.uint64) if encoded.groups is None else encoded.groups
+        return Rows(encoded.x.copy(), encoded.dims, encoded.keys, encoded.values, scores, draws, *blank, groups)
 
     def row(self, record: Mapping[str, Any], name: object) -> Rows:
         """Return one record encoded, yet to be forecast; a `Row` is valid until the next is asked for."""
@@ -66,21 +76,35 @@ class Learner:
         if row is None or row.x is not encoded.x:
             blank = np.zeros((1, self.experts.memory_width)), np.zeros((1, self.opinions)), np.zeros((1, TICKET))
             features = encoded.x, encoded.dims, encoded.keys, encoded.values, encoded.scores
-            self._row = row = Row(*features, np.zeros(1, np.uint64), *blank)
+            self._row = row = Row(*features, np.zeros(1, np.uint64), *blank, np.zeros((1, 0), np.uint64))
         row.draws[0] = event_key(name)
         return row
 
-    def step(self, rows: Rows, order: Integers, labels: Array, weights: Array = ONCE) -> None:
+    def step(
+        self, rows: Rows, order: Integers, labels: Array, weights: Array = ONCE, allowances: Allowances = NO_ALLOWANCES
+    ) -> None:
         """Go through events in order: row order[k] is forecast where labels[k] is NaN, and learned elsewhere.
 
-        A row that is forecast here may be learned here only as the next event. Labels count weights[k] times.
+        A row that is forecast here may be learned here only as the next event, and not if its forecast allows for
+        outcomes not seen. Labels count weights[k] times.
         """
         if type(rows) is Row:
             self._step_one(rows, labels, weights)
             return
         features = rows.keys, rows.values, rows.x, rows.dims, rows.scores
         self.experts.step(*features, order, labels, rows.memory, rows.judged, weights)
-        order, y, counts, issuing = _engine_events(order, labels, weights)
+        self._play(rows, allowances, *_engine_events(order, labels, weights))
+
+    def _play(
+        self,
+        rows: Rows,
+        allowances: Allowances,
+        order: Integers,
+        y: Array,
+        counts: Array | None,
+        issuing: Flags,
+    ) -> None:
+        """Let the engine issue and learn, after the experts."""
         in_order = bool(issuing.all()) and np.array_equal(order, np.arange(len(rows)))
         fresh: Integers | slice = slice(None) if in_order else order[issuing]
         x = rows.x[fresh]
@@ -90,12 +114,31 @@ class Learner:
         rows.ticket[fresh, T_SLOT_LOW] = -1.0
         rows.ticket[fresh, T_MEAN] = self._allowed(rows.scores[fresh])
         needed = np.maximum.accumulate(np.where(issuing, rows.dims[order], 0))
-        for a, b in equal_stretches(needed):
+        moved = self._moved(rows, order[issuing], np.flatnonzero(issuing), y, allowances)
+        for a, b in equal_stretches(needed, [*moved]):
             engine, part = self._sized(int(needed[a])), slice(a, b) if in_order else order[a:b]
             tickets = rows.ticket[part]
             engine.play(_padded(rows.x, part, engine.dim), y[a:b], rows.draws[part], tickets, _part(counts, a, b))
             if not in_order:
                 rows.ticket[part] = tickets
+            for row, draw in moved.get(b, ()):
+                self._allow(rows, row, *allowances[row], draw)
+
+    def _moved(
+        self, rows: Rows, fresh: Integers, events: Integers, y: Array, allowances: Allowances
+    ) -> "dict[int, list[tuple[int, float]]]":
+        """Return the rows with an allowance and their coins, by the number of events after which it is made.
+
+        A label may split a level: one around the belief is drawn from those there were before the next label.
+        """
+        moved: dict[int, list[tuple[int, float]]] = {}
+        labelled = np.append(np.flatnonzero(~np.isnan(y)), len(y)).tolist() if allowances else []
+        for row, event in zip(fresh.tolist(), events.tolist(), strict=True) if allowances else ():
+            if row in allowances:
+                draw = self._coin(rows, row)
+                end = labelled[bisect(labelled, event)] if draw < allowances[row][0] else len(y)
+                moved.setdefault(end, []).append((row, draw))
+        return moved
 
     def _allowed(self, scores: Array) -> Array:
         """Return how near to 0 and 1 each row's forecast may come, however few labels are known: as near as a score.
@@ -130,10 +173,15 @@ class Learner:
         With a probability of that share the level issued is one around their mean. The coin does not know the label,
         and levels learn what they would have issued.
         """
+        self._allow(rows, row, share, factor, self._coin(rows, row))
+
+    def _coin(self, rows: Rows, row: int) -> float:
+        return coin(self._engine["seed"], int(rows.draws[row]))
+
+    def _allow(self, rows: Rows, row: int, share: float, factor: float, draw: float) -> None:
         ticket, unseen = rows.ticket[row], self.unseen
         belief = unseen.believed(rows.scores[row])
         ticket[T_MEAN], other = unseen.moved(float(ticket[T_MEAN]), share, factor, belief)
-        draw = coin(self._engine["seed"], int(rows.draws[row]))
         if draw < share:
             levels = None if self.forecaster is None else self.forecaster.levels
             ticket[T_P] = other if levels is None else neighbouring_level(levels, other, draw / share)
@@ -143,13 +191,14 @@ class Learner:
         if not self.models:
             return
         for m, model in enumerate(self.models.values()):
-            rows.judged[row, BANK + m] = model.forecast(record, rows.keys[row], rows.values[row])
+            given = model.forecast(record, rows.keys[row], rows.values[row])
+            rows.judged[row, BANK + m] = given if self.span == UNIT else self.span.clipped(given)
         rows.scores[row, rows.scores.shape[1] - len(self.models) :] = rows.judged[row, BANK:]
 
     def teach(self, record: Mapping[str, Any], keys: Keys, values: Array, y: float) -> None:
         """Let the outside models learn one label."""
         for model in self.models.values():
-            model.learn(record, keys, values, y)
+            model.learn(record, keys, values, self.span.value(y))
 
     def expect_late(self, late: int) -> None:
         """Prepare for labels that come so many forecasts after theirs: nothing may have been learned yet.
@@ -174,7 +223,7 @@ class Learner:
         """Return tickets as the engine's forecasts; one that stands alone is open."""
         owner = "" if self.forecaster is None else self.forecaster.owner
         mixes = NO_MIX if single else np.zeros((len(tickets), 0))
-        return Forecast(tickets, x, mixes, owner, single=single, learned=not single)
+        return Forecast(tickets, x, mixes, owner, single=single, learned=not single, span=self.span)
 
     def checked(self, encoded: Encoded) -> Encoded:
         """Refuse rows that these contexts did not make of records."""
@@ -200,11 +249,15 @@ class Learner:
     def certificate(self, window: float | None = None, *, weighted: bool = False) -> Certificate:
         """Return the engine's certificate; before the first record that of an engine which has seen nothing."""
         engine = self._new_engine(self.contexts.dim) if self.forecaster is None else self.forecaster
-        return engine.weighted_certificate(window) if weighted else engine.certificate(window)
+        found = engine.weighted_certificate(window) if weighted else engine.certificate(window)
+        return found if self.span == UNIT else found.scaled(self.span.width)
 
     def issued_errors(self) -> IssuedErrors | None:
         """Return the errors of the levels issued; None before the first label."""
-        return self.forecaster.issued_errors() if self.forecaster is not None and self.forecaster.rounds else None
+        if self.forecaster is None or not self.forecaster.rounds:
+            return None
+        issued = self.forecaster.issued_errors()
+        return issued if self.span == UNIT else issued.scaled(self.span.width)
 
     def _new_engine(self, dim: int) -> Forecaster:
         prior = _blend(dim, float(self.contexts.reserved_weights[0]))
@@ -226,9 +279,114 @@ class Learner:
     def restore(self, state: State) -> None:
         """Take over a state from `to_state`."""
         self.contexts = Contexts.from_state(part(state, "contexts"))
+        self.contexts.span = self.span
         self.experts = Experts.from_state(part(state, "experts"), _view(self.contexts))
         if state.manifest["forecaster"] is not None:
-            self.forecaster = Forecaster.from_state(part(state, "forecaster"))
+            self._restore_engine(part(state, "forecaster"))
+
+    def _restore_engine(self, state: State) -> None:
+        self.forecaster = Forecaster.from_state(state)
+
+
+class SparseLearner(Learner):
+    """The same with the engine for very many groups: each value of a hashed column, or pair of values, is one.
+
+    The levels compete with the corrections of single groups, with the blend and with the users' scores and models as
+    the experts heard them.
+    """
+
+    forecaster: SparseForecaster | None  # type: ignore[assignment]
+
+    def __init__(
+        self, contexts: Contexts, models: dict[str, ExpertModel], engine: dict[str, Any], hashed: list[tuple[str, ...]]
+    ) -> None:
+        super().__init__(contexts, models, engine)
+        self.contexts.hashed = hashed
+
+    def row(self, record: Mapping[str, Any], name: object) -> Rows:
+        """Return one record encoded, yet to be forecast."""
+        encoded = None if self.models else self.contexts.encode_alone(record)
+        return self.rows(self.contexts.encode(record) if encoded is None else _owned(encoded), [name], 0)
+
+    def _play(
+        self,
+        rows: Rows,
+        allowances: Allowances,
+        order: Integers,
+        y: Array,
+        counts: Array | None,
+        issuing: Flags,
+    ) -> None:
+        """Let the engine issue and learn; a row is one event, because its label is learned with its forecast or alone.
+
+        What is learned is what was issued: the groups, the blend and the scores are kept with open rows to the bit.
+        """
+        fresh = order[issuing]
+        x = rows.x[fresh]
+        put_scores(rows.judged[fresh], self.contexts.reserved_weights, x)
+        rows.x[fresh] = x
+        rows.ticket[fresh, T_SLOT_LOW] = -1.0
+        scores = np.column_stack([rows.judged[order, 0], self.experts.heard(rows.memory[order])])
+        tickets = rows.ticket[order]
+        self._engine_of().play(rows.groups[order], scores, y, rows.draws[order], tickets, counts)
+        rows.ticket[order] = tickets
+        for row in fresh.tolist() if allowances else ():
+            if row in allowances:  # levels are never split here, so the moment does not matter
+                self.allow(rows, row, *allowances[row])
+
+    def expect_late(self, late: int) -> None:
+        """Do nothing: exponential weights have no penalty to choose."""
+
+    def forecast(self, tickets: Array, x: Array | None = None, *, single: bool = False) -> Forecast:
+        """Return tickets as forecasts that no engine takes back: it does not read contexts."""
+        return Forecast(
+            tickets, x, NO_MIX if single else np.zeros((len(tickets), 0)), "", single=single, learned=not single
+        )
+
+    def checked(self, encoded: Encoded) -> Encoded:
+        """Refuse rows that these contexts did not make of records."""
+        expected = len(encoded.dims), len(self.contexts.hashed)
+        given = None if encoded.groups is None else encoded.groups.shape
+        if given != expected:
+            raise ValueError(
+                f"records: given encoded rows with groups {given}, expected {expected}, as these contexts make"
+            )
+        return super().checked(encoded)
+
+    def certificate(self, window: float | None = None, *, weighted: bool = False) -> GroupCertificate:  # type: ignore[override]
+        """Return the exact errors over all groups; the engine itself counts weighted labels."""
+        if window is not None:
+            raise ValueError(
+                f'window: given {window!r} with learner "sparse", expected None: its levels forget nothing'
+            )
+        return (self._new_sparse() if self.forecaster is None else self.forecaster).certificate()
+
+    def issued_errors(self) -> GroupErrors | None:  # type: ignore[override]
+        """Return the errors of the levels issued; None before the first label."""
+        return self.forecaster.certificate().issued if self.forecaster is not None and self.forecaster.rounds else None
+
+    def _engine_of(self) -> SparseForecaster:
+        if self.forecaster is None:
+            self.forecaster = self._new_sparse()
+        return self.forecaster
+
+    def _new_sparse(self) -> SparseForecaster:
+        return SparseForecaster(len(self.contexts.hashed), scores=1 + self.experts.scores, seed=self._engine["seed"])
+
+    def restore(self, state: State) -> None:
+        """Take over a state from `to_state`."""
+        hashed = self.contexts.hashed
+        super().restore(state)
+        self.contexts.hashed = hashed
+
+    def _restore_engine(self, state: State) -> None:
+        self.forecaster = SparseForecaster.from_state(state)
+
+
+def _owned(encoded: Encoded) -> Encoded:
+    """Return a row that is valid for good, of one that is valid until the next."""
+    parts = {name: array.copy() for name, array in vars(encoded).items()}
+    return Encoded(**parts)
 
 
 def _view(contexts: Contexts) -> View:
@@ -280,7 +438,8 @@ def _padded(x: Array, rows: "Integers | slice", dim: int) -> Array:
     return out
 
 
-def equal_stretches(values: AnyArray) -> Iterator[tuple[int, int]]:
-    """Cut where a value changes."""
+def equal_stretches(values: AnyArray, others: Sequence[int] = ()) -> Iterator[tuple[int, int]]:
+    """Cut where a value changes, and at other places."""
     cuts = [0, *(1 + np.flatnonzero(np.diff(values))).tolist(), len(values)]
+    cuts = sorted([*cuts, *others]) if others else cuts
     return ((a, b) for a, b in itertools.pairwise(cuts) if b > a)

@@ -14,27 +14,30 @@ from numpy.typing import ArrayLike
 from swapcal import _validate, archive
 from swapcal._display import counted, display, named
 from swapcal._locking import CopyableLock, locked
+from swapcal._validate import UNIT, Span
 from swapcal.archive import State, nested, part
 from swapcal.arrays import Array
 from swapcal.engine.certificate import Certificate
 from swapcal.engine.forecast import Forecast
 from swapcal.engine.forecaster import Forecaster
+from swapcal.engine.groups import GroupCertificate
+from swapcal.engine.sparse import SparseForecaster
 from swapcal.features import Contexts, Encoded
 from swapcal.kernels.state import TICKET
 from swapcal.live.experts import EXPERT_WEIGHT, Rows, as_model, expert_names, expert_weights
 from swapcal.live.explain import Explanation, explain_row
-from swapcal.live.learner import BANK, Learner
+from swapcal.live.learner import BANK, Learner, SparseLearner
 from swapcal.live.monitor_feed import MonitorFeed, Values
 from swapcal.live.open_forecasts import (
     CORRECTION,
     ConflictingLabelError,
     OpenForecasts,
-    Status,
     UnknownIdError,
     taken,
 )
 from swapcal.live.scheduler import CORRECTED, HELD, LEARNED, EventBatch, Learned, Scheduler, Trace
 from swapcal.live.state import FILE
+from swapcal.live.status import Status
 from swapcal.live.times import NO_TIMES, EventTimes, read_arrivals, read_event_times, read_mixed
 from swapcal.live.unseen import AUTO, FAIR, read_unseen
 from swapcal.live.validation import (
@@ -48,6 +51,8 @@ from swapcal.live.validation import (
     counted_rows,
     each_label,
     fingerprint,
+    hashed_groups,
+    is_sparse,
     label_column,
     listed_ids,
     of_fresh,
@@ -64,7 +69,7 @@ from swapcal.tables.values import FEATURE_CATEGORIES
 
 __all__ = ["CORRECTED", "HELD", "LEARNED", "REPEATED", "Live", "Trace"]
 
-RIDGE, SCORED_RIDGE = 2.0, 64.0
+RIDGE, SCORED_RIDGE, KAPPA = 2.0, 64.0, 0.05
 REPEATED, REFUSED = "repeated", "refused"
 
 
@@ -108,8 +113,18 @@ class Live:
         maturity is known: a label waits until all earlier forecasts have theirs or have expired, which keeps labels
         that come early from being a biased sample.
     patience : with order "issue", the number of later forecasts after which one is no longer waited for.
+    learner : "ridge", or "sparse" for groups with 10⁴ to 10⁶ values: each value of the columns in `groups`, and each
+        pair of values of the pairs in `products`, is a group to the engine, by the hash of column and value, whenever
+        it first comes. The engine is then `SparseForecaster`, whose levels compete with the correction of any one
+        group, with the blend of the experts and with your scores and models, and not with linear functions of the
+        coordinates; `certificate()` is a `GroupCertificate`. Not with `ridge`, `kappa` or `window`, which it has not.
     monitor : a `Monitor` to be fed with every label as it is learned, beside the mean forecast and the columns that it
         watches; it counts rows, is part of the state, and is found again as `live.monitor`.
+    low, high : the range of outcomes, by default 0 and 1. Of any other, forecasts are of means: labels, scores, models
+        (regressors then), `prior`, `silence` (any number of the range), p, mean and the certificate are on the scale of
+        the outcomes. Swap multicalibration and swap regret hold as for probabilities, with squared errors times
+        (high - low)²; omniprediction does not carry over and is not reported. Only the monitor is fed with shares of
+        the range, in [0, 1].
 
     A declared column must be in every record: None is a missing value, an absent column is refused. A record, label or
     batch that is refused leaves everything exactly as it was. Threads may share one object: its
@@ -143,9 +158,10 @@ class Live:
         max_dim: int = 160,
         fourier: int = 0,
         ridge: float | None = None,
-        kappa: float = 0.05,
+        kappa: float = KAPPA,
         window: float | None = None,
         seed: int = 0,
+        learner: str = "ridge",
         matures: Any = None,
         silence: int | None = None,
         prior: "float | str | None" = None,
@@ -156,13 +172,17 @@ class Live:
         order: str = "arrival",
         patience: int | None = None,
         monitor: Monitor | None = None,
+        low: float = 0.0,
+        high: float = 1.0,
     ) -> None:
-        seed = _validate.seed(seed)
-        wrapped = {str(name): as_model(model) for name, model in (models or {}).items()}
+        seed, span = _validate.seed(seed), _validate.span(low, high)
+        kinds = {"kappa": None if kappa == KAPPA else kappa, "low": low or None, "high": None if high == 1.0 else high}
+        sparse = is_sparse(learner, {"ridge": ridge, "window": window, **kinds})
+        wrapped = {str(name): as_model(model, span) for name, model in (models or {}).items()}
         contexts = Contexts(
             groups=groups,
             scores=scores,
-            products=products,
+            products=() if sparse else products,
             numeric=numeric,
             categorical=categorical,
             drop=drop,
@@ -172,17 +192,20 @@ class Live:
             reserved=expert_weights() | dict.fromkeys(wrapped, EXPERT_WEIGHT),
             seed=seed,
         )
+        contexts.read_scores_in(span)
+        hashed = hashed_groups(contexts.settings, products) if sparse else []
         given = bool(wrapped) or bool(contexts.settings["scores"])
         self._engine = {
             "ridge": _validate.ridge((SCORED_RIDGE if given else RIDGE) if ridge is None else ridge),
             "kappa": _validate.positive("kappa", kappa),
             "window": None if window is None else _validate.window(window),
         }
-        self._learner = Learner(contexts, wrapped, {**self._engine, "seed": seed})
-        limits, maturity = read_limits(max_open, expires, lifetime), read_maturity(matures, silence)
-        self._open_forecasts = OpenForecasts(limits, read_patience(order, patience), maturity)
+        own = {**self._engine, "seed": seed}
+        self._learner = SparseLearner(contexts, wrapped, own, hashed) if hashed else Learner(contexts, wrapped, own)
+        limits, maturity = read_limits(max_open, expires, lifetime), read_maturity(matures, silence, span)
+        self._open_forecasts = OpenForecasts(limits, read_patience(order, patience), maturity, span)
         self._belief: dict[str, Any] = {"unseen": unseen, "prior": prior}
-        self._learner.unseen = read_unseen(unseen, prior, contexts.settings["scores"])
+        self._learner.unseen = read_unseen(unseen, prior, contexts.settings["scores"], span)
         self._scheduler = Scheduler(self._learner, self._open_forecasts)
         self._scheduler.monitor_feed = None if monitor is None else MonitorFeed(monitor)
         self._lock = CopyableLock()
@@ -191,15 +214,26 @@ class Live:
     def settings(self) -> dict[str, Any]:
         """What distinguishes this object from one with other arguments; JSON-able."""
         limits = self._open_forecasts.limits._asdict() | self._open_forecasts.maturity._asdict()
+        if limits["silence"] is not None:
+            limits["silence"] = self._span.value(limits["silence"])
         turn = {"order": ORDERS[self._open_forecasts.patience is not None], "patience": self._open_forecasts.patience}
+        hashed = self.contexts.hashed
+        own = {"learner": "sparse", "products": [[*names] for names in hashed if len(names) == 2]} if hashed else {}
         return {
             **self.contexts.settings,
             **self._engine,
+            "learner": "ridge",
+            **own,
             "models": list(self._learner.models),
             **limits,
             **turn,
             **self._belief,
+            **self._span._asdict(),
         }
+
+    @property
+    def _span(self) -> Span:
+        return self._learner.span
 
     @property
     def contexts(self) -> Contexts:
@@ -256,7 +290,11 @@ class Live:
 
         Not part of the state; what `run` and `trace` learn at once is not passed on.
         """
-        self._scheduler.watcher = watcher
+        span = self._span
+        if watcher is None or span == UNIT:
+            self._scheduler.watcher = watcher
+        else:
+            self._scheduler.watcher = lambda learned: watcher(learned.in_units(span))
 
     @property
     def monitor(self) -> Monitor | None:
@@ -287,12 +325,15 @@ class Live:
         return self._open_forecasts.release()
 
     @locked
-    def engine(self) -> Forecaster | None:
-        """Return a copy of the engine as it is now, for what takes long; None before the first record."""
+    def engine(self) -> "Forecaster | SparseForecaster | None":
+        """Return a copy of the engine as it is now, for what takes long; None before the first record.
+
+        Its outcomes are shares of the range, in [0, 1].
+        """
         return copy.deepcopy(self._learner.forecaster)
 
     @locked
-    def certificate(self, window: float | None = None) -> Certificate:
+    def certificate(self, window: float | None = None) -> "Certificate | GroupCertificate":
         """Return the engine's exact errors so far, or of late, with their bounds; see `Forecaster.certificate`.
 
         Once a label had a weight, all of them are of the weighted sums, and the worst-case theorem is not claimed.
@@ -474,7 +515,7 @@ class Live:
         Parameters
         ----------
         id : the forecast's
-        y : the label, in [0, 1]
+        y : the label, in [0, 1], or in [low, high]
         time : when it came
         weight : how often it counts, 1 by default. Where labels are obtained for a chosen part of the forecasts, each
             with a known probability π > 0 that may depend on the record, the forecast and the past, but not on the
@@ -482,7 +523,7 @@ class Live:
             weighted; models of yours, and `plot`, count every label once. Silence weighs 1, and a repeated label is
             compared by its value alone.
         """
-        value = _validate.label(y)
+        value = _validate.label(y, span=self._span)
         many = self._weights(weight, [value])
         when = read_arrivals(self._open_forecasts, time, 1)[0]
         name = checked_id(id)
@@ -558,7 +599,7 @@ class Live:
         """
         names = listed_ids(ids)
         n = len(names)
-        labels = each_label(y, n)
+        labels = each_label(y, n, self._span)
         weights = self._weights(weight, labels)
         events = [*zip(names, labels, read_arrivals(self._open_forecasts, time, n), strict=True)]
         slots = self._open_forecasts.find_all(events)
@@ -698,7 +739,7 @@ class Live:
         weight : (n,), or one for all: how often each label counts, as in `label`
         """
         n = counted_rows(records)
-        labels = label_column(y, n)
+        labels = label_column(y, n, self._span)
         weights = self._weights(weight, labels)
         event_times = read_event_times(self._open_forecasts, time, label_time, matures, n)
         names = self._new_ids(ids, n)
@@ -707,7 +748,8 @@ class Live:
         announced = self._announced(records) if self._learner.models else None
         rows = self._learner.rows(encoded, names, self._open_forecasts.forecasts + np.arange(n))
         self._scheduler.step(EventBatch(rows, labels, names, event_times, announced, watched, weight=weights))
-        return Trace(self._learner.forecast(rows.ticket), rows.x, rows.judged)
+        experts = rows.judged if self._span == UNIT else self._span.values(rows.judged)
+        return Trace(self._learner.forecast(rows.ticket), rows.x, experts)
 
     def _announced(self, records: Any) -> list[Mapping[str, Any]]:
         """Return records as mappings, having announced them to the models that want to know."""
@@ -761,7 +803,8 @@ class Live:
         if kind not in ("score", "rates"):
             raise ValueError(f'kind: given {kind!r}, expected "score" or "rates"')
         draw = plots.score if kind == "score" else plots.rates
-        return draw(self._scheduler.score_history.stretches(), ax=ax)
+        span, stretches = self._span, self._scheduler.score_history.stretches()
+        return draw([each.in_units(span) for each in stretches], ax=ax, **span._asdict())
 
     def __repr__(self) -> str:
         events, own = self._open_forecasts, self.contexts.settings
@@ -796,7 +839,7 @@ class Live:
     def to_state(self) -> State:
         """Return the whole state as `save` writes it."""
         learner, open_forecasts = self._learner.to_state(), self._open_forecasts.to_state()
-        own = {
+        own: dict[str, Any] = {
             "engine": self._engine,
             "models": list(self._learner.models),
             "limits": self._open_forecasts.limits._asdict(),
@@ -805,11 +848,15 @@ class Live:
             "patience": self._open_forecasts.patience,
             "ledger": open_forecasts.manifest,
         }
+        if self.contexts.hashed:
+            own["hashed"] = [[*names] for names in self.contexts.hashed]
         rows = nested(open=self._scheduler.to_state())
         arrays = learner.arrays | open_forecasts.arrays | rows.arrays
         if self._scheduler.monitor_feed is not None:
             arrays |= nested(monitor=self._scheduler.monitor_feed.to_state(self._open_forecasts.in_order())).arrays
             own["watched"] = True
+        if self._span != UNIT:
+            own["range"] = [self._span.low, self._span.high]
         return State(arrays, learner.manifest | own)
 
     @classmethod
@@ -826,14 +873,18 @@ class Live:
             raise ValueError(f"models: given {given}, expected those it was saved with: {expected}")
         ordered = {name: (models or {})[name] for name in manifest["models"]}
         seed = manifest["contexts"]["settings"]["seed"]
-        live = cls(**manifest["engine"], **manifest["limits"], seed=seed, models=ordered)
+        span = Span(*manifest.get("range", UNIT))
+        live = cls(**manifest["engine"], **manifest["limits"], seed=seed, models=ordered, **span._asdict())
+        hashed = [tuple(names) for names in manifest.get("hashed", ())]
+        if hashed:
+            live._learner = SparseLearner(live.contexts, live._learner.models, {**live._engine, "seed": seed}, hashed)
         live._learner.restore(state)
         live._belief = manifest.get("belief", {"unseen": FAIR, "prior": None})
-        live._learner.unseen = read_unseen(**live._belief, scores=live.contexts.settings["scores"])
+        live._learner.unseen = read_unseen(**live._belief, scores=live.contexts.settings["scores"], span=span)
         own = State(state.arrays, manifest["ledger"])
         maturity = Maturity(**manifest.get("maturity", {}))
         limits = live._open_forecasts.limits
-        live._open_forecasts = OpenForecasts.from_state(own, limits, manifest["patience"], maturity)
+        live._open_forecasts = OpenForecasts.from_state(own, limits, manifest["patience"], maturity, span)
         live._scheduler = Scheduler(live._learner, live._open_forecasts)
         live._scheduler.restore(part(state, "open"))
         if manifest.get("watched"):

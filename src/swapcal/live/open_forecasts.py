@@ -4,18 +4,15 @@ import heapq
 import math
 from array import array
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
-from swapcal._display import counted, display, share
-from swapcal._validate import in_row
+from swapcal._validate import UNIT, Span, in_row
 from swapcal.archive import ArchiveError, State
 from swapcal.arrays import Integers
-from swapcal.bounds import coin_wealth, ville
-from swapcal.engine.certificate import IssuedErrors
+from swapcal.live.status import Status
 from swapcal.live.unseen import ArrivalOrder, OutcomeDelays
 from swapcal.live.validation import (
     NO_LIMITS,
@@ -29,136 +26,6 @@ from swapcal.live.validation import (
     unpacked,
 )
 from swapcal.tables.clock import shown
-
-# `Status`: label coverage and delay.
-
-
-SHOWN = ("forecasts", "labels", "open", "coverage")
-UNREMARKABLE: tuple[object, ...] = (0, 1.0, {}, (), None)
-
-
-class Status(NamedTuple):
-    """Label coverage and delay, and how far off the issued levels were.
-
-    Delays count forecasts issued meanwhile, and time where times were given.
-    """
-
-    forecasts: int
-    labels: int
-    open: int
-    coverage: float
-    """labels / forecasts; NaN before the first forecast"""
-    mean_delay: float
-    """mean number of later forecasts issued before a label was learned"""
-    mean_wait: float
-    """mean time from forecast to label, or to its maturity if that is later, in the unit of the times given; NaN
-    without times"""
-    oldest_open: float
-    """number of forecasts issued since the oldest one still open"""
-    expired: int = 0
-    """forecasts given up unlabelled: forecasts = labels + open + expired"""
-    held: int = 0
-    """open forecasts whose label has come, and waits for its maturity or for its turn"""
-    silent: int = 0
-    """labels that were no reports: forecasts learned as `silence` because none had come at their maturity"""
-    corrections: int = 0
-    """reports that came later and contradict it; what was learned stays"""
-    missing: Mapping[str, int] = MappingProxyType({})
-    """forecasts without a value of each declared score and group"""
-    warnings: tuple[str, ...] = ()
-    """what to look at: scores and groups that are suddenly missing, by a plain threshold"""
-    issued: IssuedErrors | None = None
-    """exact errors of the issued levels p, not of the mean forecasts, as sums over labels; None before the first"""
-    ones: float = 0.0
-    """sum of the labels learned"""
-    unseen: float = 1.0
-    """share of outcomes that take longer than any seen so far, by Kaplan and Meier: what they are cannot be known"""
-    earlier: int = 0
-    """neighbouring forecasts with different labels of which the 1 was learned after the shorter delay"""
-    later: int = 0
-    """the same of which the 0 was"""
-    weighted: int = 0
-    """labels learned whose weight is not 1; all other figures here count each label once"""
-
-    def sentences(self) -> list[str]:
-        """Return what is unusual about the labels known, each with what to do about it.
-
-        Examples
-        --------
-        >>> Status(400, 30, 370, 0.075, 2.0, math.nan, 399.0, ones=30.0, unseen=0.93).sentences()[0][:72]
-        'All 30 outcomes known so far are 1 and 370 forecasts are still open: if '
-        """
-        return [*_one_kind(self), *_order_of_arrival(self), *_unseen_share(self), *_corrected(self)]
-
-    def is_selected(self) -> bool:
-        """Tell whether the labels known are no fair sample: all of one kind while many are open, or one kind earlier.
-
-        Examples
-        --------
-        >>> Status(400, 30, 370, 0.075, 2.0, math.nan, 399.0, ones=30.0).is_selected()
-        True
-        """
-        return any(_one_kind(self)) or any(_order_of_arrival(self))
-
-    def __repr__(self) -> str:
-        shown = {name: value for name, value in self._asdict().items() if name in SHOWN or value not in UNREMARKABLE}
-        issued = shown.pop("issued", None)
-        own = "" if issued is None else f", issued levels off by {issued.short()}"
-        return f"Status({', '.join(f'{name}={value!r}' for name, value in shown.items())}{own})"
-
-    def _repr_html_(self) -> str:
-        counts = f"{counted(self.forecasts, 'forecast')}, {counted(self.labels, 'label')}, {self.open:,} open"
-        facts = {"labels that came": share(self.coverage), "mean delay": f"{self.mean_delay:,.4g} forecasts"}
-        facts |= {"expired": f"{self.expired:,}", "held": f"{self.held:,}"}
-        facts |= {f"{name} missing": f"{count:,}" for name, count in self.missing.items() if count}
-        facts |= {} if self.issued is None else {"issued levels off by": self.issued.short()}
-        return display("Status", counts, facts | ({"look at": " ".join(self.warnings)} if self.warnings else {}))
-
-
-ENOUGH = 20  # outcomes of one kind, before that is remarkable
-FALSE_ALARMS = 0.001  # probability that the order of arrival is ever found to matter where it does not
-SMALL = 0.01  # a share of unseen outcomes that is not worth a sentence
-
-
-def _one_kind(status: Status) -> Iterator[str]:
-    """Tell that the outcomes known are all the same while many are not: a count, which looking does not change."""
-    if status.labels - status.silent < ENOUGH or status.open < status.labels or status.ones not in (0, status.labels):
-        return
-    kind, other = ("1", "0") if status.ones else ("0", "1")
-    yield (
-        f"All {status.labels:,} outcomes known so far are {kind} and {status.open:,} forecasts are still open: if "
-        f"outcomes are reported only when they {'happen' if status.ones else 'do not happen'}, name the window and the "
-        f"meaning of silence, matures= and silence={other}."
-    )
-
-
-def _order_of_arrival(status: Status) -> Iterator[str]:
-    first, pairs = max(status.earlier, status.later), status.earlier + status.later
-    if float(coin_wealth(status.earlier, status.later)) < float(ville(FALSE_ALARMS)):
-        return
-    kind = "1 comes earlier than 0" if status.earlier > status.later else "0 comes earlier than 1"
-    yield (
-        f"Outcome {kind} in {first:,} of {pairs:,} pairs of neighbouring forecasts (false-alarm probability below "
-        f"{FALSE_ALARMS:.1%}, however often one looks): the outcomes known are no fair sample of all. Name the time by "
-        "which an outcome is known whatever it is, matures=."
-    )
-
-
-def _unseen_share(status: Status) -> Iterator[str]:
-    if status.labels and status.unseen >= SMALL:
-        yield (
-            f"{status.unseen:.1%} of the outcomes cannot have been seen yet: they take longer than any that has come. "
-            'Name matures=, or unseen="fair" if delays do not depend on outcomes.'
-        )
-
-
-def _corrected(status: Status) -> Iterator[str]:
-    if status.corrections:
-        yield (
-            f"{status.corrections:,} of {status.silent:,} forecasts learned as silence were reported otherwise after "
-            "their window; what was learned stays. A longer matures= would wait for them."
-        )
-
 
 # `IssueQueue`: open forecasts in order of issue.
 
@@ -255,11 +122,17 @@ class OpenForecasts:
     """
 
     def __init__(
-        self, limits: OpenLimits = NO_LIMITS, patience: int | None = None, maturity: Maturity = NO_MATURITY
+        self,
+        limits: OpenLimits = NO_LIMITS,
+        patience: int | None = None,
+        maturity: Maturity = NO_MATURITY,
+        span: Span = UNIT,
     ) -> None:
         self.limits = limits
         self.patience = patience
         self.maturity = maturity
+        self.span = span
+        """of the outcomes as callers give them; here all are shares of it"""
         self.forecasts, self.labels, self.expiries, self.held = 0, 0, 0, 0
         self.silences, self.corrections = 0, 0
         self.ones = 0.0
@@ -613,7 +486,8 @@ class OpenForecasts:
     def compare(self, id: Id, y: float, known: float) -> None:
         """Refuse a label that contradicts an earlier one."""
         if known != y:
-            raise ConflictingLabelError(f"label: given {y:g} for id {id!r}, which was labelled {known:g}")
+            given, before = self.span.value(y), self.span.value(known)
+            raise ConflictingLabelError(f"label: given {given:g} for id {id!r}, which was labelled {before:g}")
 
     def _is_late(self, slot: int, time: float) -> bool:
         return self.limits.lifetime is not None and time - self._age_from(slot) > self.limits.lifetime
@@ -789,11 +663,13 @@ class OpenForecasts:
             self.held,
             self.silences,
             self.corrections,
-            ones=self.ones,
+            ones=self.span.low * self.labels + self.span.width * self.ones,
             unseen=self.delays.unseen(self._ages()) if self.opened or self.expiries else float(not self.labels),
             earlier=self.arrival_order.earlier,
             later=self.arrival_order.later,
             weighted=self.weighted,
+            low=self.span.low,
+            high=self.span.high,
         )
 
     def in_order(self) -> list[int]:
@@ -821,10 +697,15 @@ class OpenForecasts:
 
     @classmethod
     def from_state(
-        cls, state: State, limits: OpenLimits, patience: int | None, maturity: Maturity = NO_MATURITY
+        cls,
+        state: State,
+        limits: OpenLimits,
+        patience: int | None,
+        maturity: Maturity = NO_MATURITY,
+        span: Span = UNIT,
     ) -> "OpenForecasts":
         """Rebuild from `to_state`; open forecasts take the first slots, in order of issue."""
-        open_forecasts, (arrays, manifest) = cls(limits, patience, maturity), state
+        open_forecasts, (arrays, manifest) = cls(limits, patience, maturity, span), state
         for name in (*COUNTS, *SILENCE_COUNTS):
             setattr(open_forecasts, name, manifest.get(name, 0))
         open_forecasts.clock = -math.inf if manifest["clock"] is None else manifest["clock"]

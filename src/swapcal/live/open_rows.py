@@ -1,6 +1,7 @@
 """`OpenRows`: rows of open forecasts, packed; what is needed to learn their labels, and no more."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,7 @@ class OpenRows(Writable):
         """Keep the chosen rows in slots, of which there are `size` in all."""
         if size > len(self._packed):
             self._make_slots(size)
+        rows = _with_groups(rows)
         self._make_work(rows)
         bits = _bits(rows)
         self._put(rows, bits, _room_for_deltas(bits), chosen, slots, delta_encode, pack_rows)
@@ -109,6 +111,8 @@ class OpenRows(Writable):
 
     def get_one(self, slot: int) -> Rows:
         """Return a row as it was put; it is valid until the next is asked for."""
+        if self.learner.contexts.hashed:
+            return self.get(np.array([slot]))
         row, bits = self._room_for_one()
         self._slot[0] = slot
         self._unpack(row, bits, self._slot, unpack_one.call, delta_encode_one.call, put_scores_of_one.call)
@@ -123,7 +127,11 @@ class OpenRows(Writable):
     def fill(self, rows: Rows, slots: Integers) -> None:
         """Write the rows in slots over the first of some rows."""
         part = rows.cut(0, len(slots))
-        self._unpack(part, _bits(part), slots, unpack_rows, delta_encode, put_scores)
+        wide, hashed = _with_groups(part), rows.groups.shape[1]
+        self._unpack(wide, _bits(wide), slots, unpack_rows, delta_encode, put_scores)
+        if hashed:
+            part.groups[:], part.keys[:] = wide.keys[:, :hashed], wide.keys[:, hashed:]
+            part.values[:] = wide.values[:, hashed:]
 
     def _unpack(
         self,
@@ -161,7 +169,16 @@ class OpenRows(Writable):
             memory=np.zeros((n, experts.memory_width)),
             judged=np.zeros((n, self.learner.opinions)),
             ticket=np.zeros((n, TICKET)),
+            groups=np.zeros((n, len(contexts.hashed)), np.uint64),
         )
+
+
+def _with_groups(rows: Rows) -> Rows:
+    """Return rows whose groups stand before the entries, as entries of value 1, which are packed into nothing."""
+    if not rows.groups.shape[1]:
+        return rows
+    ones = (rows.groups != 0).astype(np.float64)
+    return replace(rows, keys=np.hstack([rows.groups, rows.keys]), values=np.hstack([ones, rows.values]))
 
 
 def _bits(rows: Rows) -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from swapcal._display import counted
 from swapcal._locking import Writable
-from swapcal._validate import NO_LABEL
+from swapcal._validate import NO_LABEL, Span
 from swapcal.archive import State
 from swapcal.arrays import Array, Flags, Integers
 from swapcal.engine.forecast import Forecast
@@ -40,6 +40,11 @@ class Learned(NamedTuple):
     """(n,) which were learned as silence, without a report; None if none was"""
     weight: Array | None = None
     """(n,) how often each label counts; None if each counts once"""
+
+    def in_units(self, span: Span) -> "Learned":
+        """Return the same on the scale of outcomes in a range; they were shares of it."""
+        y, p, mean, experts, scores = map(span.values, (self.y, self.p, self.mean, self.experts, self.scores))
+        return self._replace(y=y, p=p, mean=mean, experts=experts, scores=scores)
 
 
 # `Trace`: everything about a run.
@@ -120,6 +125,12 @@ class Stretch:
     variance: float = 0.0
     error: float = 0.0
     base_error: float = 0.0
+
+    def in_units(self, span: Span) -> "Stretch":
+        """Return the sums on the scale of outcomes in a range; they were of shares of it."""
+        y, mean = (span.low * self.n + span.width * each for each in (self.y, self.mean))
+        squares = (span.width**2 * each for each in (self.variance, self.error, self.base_error))
+        return Stretch(self.last, self.n, y, mean, *squares)
 
     def extended(self, later: "Stretch") -> "Stretch":
         """Return both stretches as one."""
@@ -205,7 +216,7 @@ class ScoreHistory:
 
 # `Scheduler`: what is to be forecast and learned, in order, and the rows of open forecasts that it is about.
 
-KEPT = ("x", "dims", "keys", "values", "memory", "judged", "ticket")
+KEPT = ("x", "dims", "keys", "values", "memory", "judged", "ticket", "groups")
 SAVED = {"dims": "widths"}  # names in files, where they differ
 LEARNED, HELD, CORRECTED = "learned", "held", "corrected"
 WINDOW = 1024  # events stepped through at once: enough to amortise calls, few enough to stay in cache
@@ -512,9 +523,8 @@ class Scheduler(Writable):
     def _step_rows(self, rows: Rows) -> Learned | None:
         """Forecast and learn, and feed the monitor; return what was learned, if there is a watcher."""
         order, labels, weights = self._row_numbers(), np.array(self._labels), np.array(self._weights)
-        self.learner.step(rows, order, labels, weights)
-        for slot, allowed in self._moves.items():
-            self.learner.allow(rows, len(self._late) + self._fresh[slot], *allowed)
+        allowances = {len(self._late) + self._fresh[slot]: allowed for slot, allowed in self._moves.items()}
+        self.learner.step(rows, order, labels, weights, allowances)
         watched = self.watcher is not None or self.monitor_feed is not None
         if len(labels) == 1 and not watched:
             if self._labels[0] == self._labels[0]:
@@ -561,15 +571,19 @@ class Scheduler(Writable):
         """Return what is kept of open forecasts, in order of issue."""
         rows = self.open_rows.get(np.array(self.open_forecasts.in_order(), np.int64))
         width = int(rows.dims.max(initial=0))
-        arrays = {SAVED.get(name, name): getattr(rows, name) for name in KEPT}
+        arrays = {SAVED.get(name, name): getattr(rows, name) for name in self._saved()}
         return State(arrays | {"x": rows.x[:, :width].copy()}, {})
+
+    def _saved(self) -> tuple[str, ...]:
+        """Return what files keep of open rows: groups only where there are learners of groups."""
+        return KEPT if self.learner.contexts.hashed else KEPT[:-1]
 
     def restore(self, state: State) -> None:
         """Take over what `to_state` returned, in the slots of a ledger that was restored alike."""
-        saved = {name: state.arrays[SAVED.get(name, name)] for name in KEPT}
+        saved = {name: state.arrays[SAVED.get(name, name)] for name in self._saved()}
         n = len(saved["dims"])
         rows = self.open_rows.blank(n)
-        for name in KEPT:
+        for name in saved:
             part = getattr(rows, name)
             part[tuple(slice(size) for size in saved[name].shape)] = saved[name]
         self.open_rows.put(rows, np.arange(n), np.arange(n), n)

@@ -8,8 +8,10 @@ from swapcal.archive import (
     OBJECT,
     TEXTS,
     TRUTH,
+    ArchiveError,
     Field,
     Kind,
+    Rule,
     Settings,
     Shapes,
     addition,
@@ -29,7 +31,7 @@ from swapcal.archive import (
     real,
     whole,
 )
-from swapcal.engine import forecaster
+from swapcal.engine import forecaster, groups
 from swapcal.features import contexts
 from swapcal.kernels.encode import ENTRIES
 from swapcal.kernels.experts import EXPERTS, SAID
@@ -58,19 +60,26 @@ LEDGER = {
     "pairs": addition(listed(COUNT, 2, 2)),
     "unseen": addition(listed(real(0), 3, 3)),
 }
-FORECASTER = forecaster.RULES | {"learner": one_of("ridge"), "mixing": one_of("hedge")}
+FORECASTER = parted(forecaster.RULES | {"learner": one_of("ridge"), "mixing": one_of("hedge")})
+GROUPS = parted(groups.RULES)
+EITHER = Rule(f"{FORECASTER.expected}, or {GROUPS.expected}", lambda v: FORECASTER.holds(v) or GROUPS.holds(v))
+HASHED = listed(Rule("one or two names of columns", lambda v: TEXTS.holds(v) and 1 <= len(v) <= 2), least=1)
+ENDS = listed(real(), 2, 2)
+RANGE = Rule("two numbers in increasing order", lambda v: ENDS.holds(v) and 0.0 < float(v[1]) - float(v[0]) < np.inf)
 RULES = {
     "engine": parted(ENGINE),
     "models": TEXTS,
     "limits": parted(LIMITS),
     "maturity": addition(parted(MATURITY)),
     "belief": addition(OBJECT),
+    "range": addition(RANGE),
     "patience": optional(whole(1)),
     "ledger": parted(LEDGER),
     "contexts": OBJECT,
     "experts": parted({"scores": COUNT}),
-    "forecaster": optional(parted(FORECASTER)),
+    "forecaster": optional(EITHER),
     "watched": addition(TRUTH),
+    "hashed": addition(HASHED),
 }
 
 
@@ -81,7 +90,8 @@ def fields(settings: Settings, shapes: Shapes) -> dict[str, Field]:
     _check_sizes(settings)
     parts |= below("experts", experts.file_fields(scores, inside("experts", shapes)))
     if engine is not None:
-        parts |= below("forecaster", forecaster.fields(engine, inside("forecaster", shapes)))
+        own = forecaster if "hashed" not in settings else groups
+        parts |= below("forecaster", own.fields(engine, inside("forecaster", shapes)))
     if "silences" in settings["ledger"]:
         parts |= {
             "silent.ids": octets("silent names"),
@@ -98,14 +108,30 @@ def fields(settings: Settings, shapes: Shapes) -> dict[str, Field]:
     if "weighted" in settings["ledger"]:
         open = 0 if engine is None else shapes["open.ticket"][0]
         parts["open.weight"] = floats(open, least=LEAST_WEIGHT, most=MOST_WEIGHT)
-    return parts | _open_fields(shapes, 0 if engine is None else engine["dim"], len(encoded["columns"]), scores, judged)
+    dim = 0 if engine is None else engine.get("dim", len(encoded["names"]))
+    last: str | int = "forecaster.levels"
+    if "hashed" in settings:
+        last = inside("forecaster", shapes)["z"][0] - 1
+        parts["open.groups"] = keys(shapes["open.ticket"][0] if dim else 0, len(settings["hashed"]))
+    return parts | _open_fields(shapes, dim, len(encoded["columns"]), scores, judged, last)
 
 
 def _check_sizes(settings: Settings) -> None:
     """Refuse parts that are not about as many experts, models, scores and coordinates."""
-    own, models = settings["contexts"]["settings"], len(settings["models"])
+    own, models, engine = settings["contexts"]["settings"], len(settings["models"]), settings["forecaster"]
     judged, scores = len(expert_weights()) + models, len(own["scores"]) + models
-    dim = 1 if settings["forecaster"] is None else settings["forecaster"]["dim"]
+    if engine is not None and ("hashed" in settings) == ("dim" in engine):
+        raise ArchiveError("forecaster: given another engine than the settings name, expected the one saved")
+    dim = 1 if engine is None else engine.get("dim", 1)
+    if "hashed" in settings:
+        columns = {*own["groups"], *own["categorical"]}
+        sizes = {"columns": len(settings["hashed"]), "scores": 1 + scores}
+        if [*settings.get("range", (0, 1))] != [0, 1]:
+            raise ArchiveError("range: given one beside hashed groups, expected outcomes in [0, 1]")
+        if not columns >= {name for names in settings["hashed"] for name in names} or (
+            engine is not None and any(engine[name] != size for name, size in sizes.items())
+        ):
+            raise ArchiveError("hashed: given columns that are no groups, or not those of the engine, expected both")
     expected = {
         "reserved": whole(judged, judged),
         "scores": whole(scores, scores),
@@ -114,11 +140,13 @@ def _check_sizes(settings: Settings) -> None:
     check(expected, {"reserved": len(own["reserved"]), "scores": settings["experts"]["scores"], "dim": dim})
 
 
-def _open_fields(shapes: Shapes, dim: int, columns: int, scores: int, judged: int) -> dict[str, Field]:
-    """Return the arrays of open forecasts; the slots on their tickets are levels of the engine."""
+def _open_fields(
+    shapes: Shapes, dim: int, columns: int, scores: int, judged: int, last: "str | int"
+) -> dict[str, Field]:
+    """Return the arrays of open forecasts; the slots on their tickets are levels of the engine, up to the `last`."""
     open = shapes["open.ticket"][0] if dim else 0
     wide, entries = min(shapes["open.x"][1], dim), min(shapes["open.keys"][1], ENTRIES * columns)
-    slots = {T_SLOT_LOW: "forecaster.levels", T_SLOT_HIGH: "forecaster.levels"} if dim else {}
+    slots = {T_SLOT_LOW: last, T_SLOT_HIGH: last} if dim else {}
     return {
         "open.ticket": floats(
             open,

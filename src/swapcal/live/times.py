@@ -123,7 +123,7 @@ class _Progress:
             if y == y:
                 self._take(name, y, when, number)
         elif y != y:
-            raise ValueError(f"y: given nothing for id {name!r}, expected a label in [0, 1]")
+            raise ValueError(f"y: given nothing for id {name!r}, expected a label in {self.open_forecasts.span}")
         elif name in self.labelled:
             self.open_forecasts.compare(name, y, self.labelled[name])
         elif name not in self.issued:
@@ -169,4 +169,6 @@ def read_mixed(
     if asking.shape != (n,) or counted_rows(records) != asking.sum():
         expected = f"as many as the {counted_rows(records)} records, and one for each id"
         raise ValueError(f"asks: given {asking.sum()} of {asking.size} rows, expected {expected}")
-    return Mixed(names, label_column(y, n), read_arrivals(open_forecasts, time, n), asking.tolist())
+    return Mixed(
+        names, label_column(y, n, open_forecasts.span), read_arrivals(open_forecasts, time, n), asking.tolist()
+    )

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from swapcal._validate import event_key
+from swapcal._validate import UNIT, Span, event_key
 from swapcal.archive import ArchiveError
 from swapcal.arrays import AnyArray, Array, Integers
 from swapcal.tables.clock import NUMBERS
@@ -212,7 +212,7 @@ class Unseen(NamedTuple):
         return (1.0 - share) * mean + share * other, other
 
 
-def read_unseen(unseen: Any, prior: Any, scores: Sequence[str]) -> Unseen:
+def read_unseen(unseen: Any, prior: Any, scores: Sequence[str], span: Span = UNIT) -> Unseen:
     """Return how unseen outcomes are allowed for. Raises ValueError if an argument is not what it should be."""
     rule = unseen
     if isinstance(unseen, bool) or not (unseen in (ANYTHING, FAIR, AUTO) or isinstance(unseen, int | float)):
@@ -221,15 +221,16 @@ def read_unseen(unseen: Any, prior: Any, scores: Sequence[str]) -> Unseen:
         rule = float(unseen)
         if not rule >= 1.0:
             raise ValueError(f"unseen: given {unseen!r}, expected a number of at least 1")
+    ends = f"{span.low:.10g} and {span.high:.10g}"
     if isinstance(prior, str):
         if prior not in scores:
-            raise ValueError(f"prior: given {prior!r}, expected a number between 0 and 1, or one of the scores")
+            raise ValueError(f"prior: given {prior!r}, expected a number between {ends}, or one of the scores")
         return Unseen(rule, None, [*scores].index(prior), named=True)
     if prior is None:
         return Unseen(rule, None, 0 if len(scores) == 1 else None)
-    if isinstance(prior, bool) or not isinstance(prior, NUMBERS) or not 0.0 < float(prior) < 1.0:
-        raise ValueError(f"prior: given {prior!r}, expected a number between 0 and 1, or one of the scores")
-    return Unseen(rule, float(prior), named=True)
+    if isinstance(prior, bool) or not isinstance(prior, NUMBERS) or not span.low < float(prior) < span.high:
+        raise ValueError(f"prior: given {prior!r}, expected a number between {ends}, or one of the scores")
+    return Unseen(rule, span.share(float(prior)), named=True)
 
 
 def coin(seed: int, event: int) -> float:

@@ -11,10 +11,49 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from swapcal import _validate
+from swapcal._validate import UNIT, Span
 from swapcal.arrays import AnyArray, Array, Bytes
 from swapcal.tables.clock import duration
 from swapcal.tables.frame import columns_of
 from swapcal.tables.values import has_bytes, letters, unmasked
+
+# The engine: ridge regressions on coordinates, or sleeping learners of very many groups.
+
+LEARNERS = ("ridge", "sparse")
+
+
+def is_sparse(learner: Any, unused: Mapping[str, Any]) -> bool:
+    """Tell whether the engine is for very many groups; `unused` are the settings that it has not.
+
+    Raises ValueError for an unknown learner, and for a setting that it does not have.
+    """
+    if learner not in LEARNERS:
+        raise ValueError(f"learner: given {learner!r}, expected one of {', '.join(LEARNERS)}")
+    given = [name for name, value in unused.items() if value is not None] if learner == "sparse" else []
+    if given:
+        raise ValueError(
+            f'{given[0]}: given {unused[given[0]]!r} with learner "sparse", expected none: its outcomes are in [0, 1], '
+            "its levels are fixed, its weights have no penalty and forget nothing"
+        )
+    return bool(learner == "sparse")
+
+
+def hashed_groups(settings: Mapping[str, Any], products: Iterable[Sequence[str]]) -> list[tuple[str, ...]]:
+    """Return the columns and pairs of columns whose values are groups; `settings` are those of the contexts."""
+    columns = dict.fromkeys(settings["groups"])
+    categories = {*columns, *settings["categorical"]}
+    pairs = []
+    for pair in products:
+        names = tuple(map(letters, pair)) if not isinstance(pair, str) and len(pair) == 2 else ()
+        if not names or not categories >= {*names} or names[0] == names[1]:
+            raise ValueError(
+                f'products: given {pair!r} with learner "sparse", expected two columns of groups or categorical'
+            )
+        pairs.append(names)
+    if not columns and not pairs:
+        raise ValueError('groups: given none with learner "sparse", expected columns whose values are the groups')
+    return [*((name,) for name in columns), *dict.fromkeys(pairs)]
+
 
 # Names of events: integers of any kind, and text.
 
@@ -89,12 +128,12 @@ class Maturity(NamedTuple):
 NO_MATURITY = Maturity()
 
 
-def read_maturity(matures: Any, silence: Any) -> Maturity:
+def read_maturity(matures: Any, silence: Any, span: Span = UNIT) -> Maturity:
     """Return the window of all forecasts and the meaning of silence. Raises ValueError if either is none."""
-    if silence is not None and (isinstance(silence, str) or silence not in (0, 1)):
+    if silence is not None and span == UNIT and (isinstance(silence, str) or silence not in (0, 1)):
         raise ValueError(f"silence: given {silence!r}, expected 0 or 1")
     window = None if matures is None else duration("matures", matures)
-    return Maturity(window, None if silence is None else float(silence))
+    return Maturity(window, None if silence is None else _validate.label(silence, "silence", span))
 
 
 def read_limits(max_open: Any, expires: Any, lifetime: Any) -> OpenLimits:
@@ -160,14 +199,14 @@ def listed_ids(ids: Any, n: int | None = None) -> "list[Id]":
     return names
 
 
-def each_label(y: Any, n: int) -> list[float]:
-    """Return n labels, or say which is none."""
+def each_label(y: Any, n: int, span: Span = UNIT) -> list[float]:
+    """Return where n labels lie in their range. Raises ValueError with the first row that has none."""
     if isinstance(y, str | bytes | Mapping) or not isinstance(y, Iterable):
         raise TypeError(f"y: given {type(y).__name__}, expected a list of labels")
     labels: list[float] = []
     try:
         for value in unmasked(y):
-            labels.append(_validate.label(value))
+            labels.append(_validate.label(value, span=span))
     except (TypeError, ValueError) as error:
         raise _validate.in_row(len(labels), error) from None
     if len(labels) != n:
@@ -185,21 +224,18 @@ def counted_rows(records: Any) -> int:
         raise TypeError(f"records: given {type(records).__name__}, expected a list of mappings or a frame") from None
 
 
-def label_column(y: ArrayLike, n: int) -> Array:
-    """Return n labels as numbers, NaN where there is none."""
+def label_column(y: ArrayLike, n: int, span: Span = UNIT) -> Array:
+    """Return where n labels lie in their range, NaN where there is none."""
     try:
         raw = np.asarray(unmasked(y))
         if raw.dtype.kind not in "biufO" or any(isinstance(value, str | bytes) for value in _objects(raw)):
             raise TypeError
         labels = np.array(raw, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise TypeError(f"y: given {type(y).__name__} that is not numeric, expected labels in [0, 1]") from None
+        raise TypeError(f"y: given {type(y).__name__} that is not numeric, expected labels in {span}") from None
     if labels.shape != (n,):
         raise ValueError(f"y: given shape {labels.shape}, expected ({n},), one label per record")
-    bad = np.flatnonzero((labels < 0.0) | (labels > 1.0))
-    if bad.size:
-        raise ValueError(f"y: given {labels[bad[0]]:g} in row {bad[0] + 1}, expected a number in [0, 1] or NaN")
-    return labels
+    return span.shares("y", labels)
 
 
 def _objects(raw: AnyArray) -> Iterable[Any]:

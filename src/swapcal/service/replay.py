@@ -37,7 +37,7 @@ class Progress(NamedTuple):
 
 
 def first_replayed(store: Store, name: str) -> int:
-    """Return after which event a replay begins: 0, or that of the oldest snapshot that what is left of the log follows.
+    """Return after which event a replay begins: 0, or that of the oldest readable snapshot before the rest.
 
     Raises
     ------
@@ -47,12 +47,18 @@ def first_replayed(store: Store, name: str) -> int:
     pruned = store.pruned(name)
     if pruned == 1:
         return 0
-    usable = [kept.seq for kept in store.snapshots(name) if kept.seq >= pruned - 1]
-    if not usable:
-        raise Unreadable(
-            f"store: the log of {name!r} was pruned before event {pruned}, and no snapshot makes up for it"
-        )
-    return min(usable)
+    for kept in reversed(store.snapshots(name)):
+        if kept.seq >= pruned - 1 and _is_readable(store, name, kept.seq):
+            return kept.seq
+    raise Unreadable(f"store: the log of {name!r} was pruned before event {pruned}, and no snapshot makes up for it")
+
+
+def _is_readable(store: Store, name: str, seq: int) -> bool:
+    try:
+        restored(store.snapshot(name, seq))
+    except (Unreadable, ArchiveError):
+        return False
+    return True
 
 
 def replay(store: Store, name: str) -> Iterator[Progress]:

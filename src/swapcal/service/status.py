@@ -165,7 +165,9 @@ def alarms(hosted: HostedForecaster) -> dict[str, Any]:
 
 def engine(hosted: HostedForecaster) -> Forecaster | None:
     """Return a copy of the engine, None before the first outcome; of the learning thread."""
-    return hosted.live.engine() if hosted.live.status().labels else None
+    found = hosted.live.engine() if hosted.live.status().labels else None
+    assert found is None or isinstance(found, Forecaster), "no other learner can be set here"
+    return found
 
 
 def certificate(engine: Forecaster | None) -> dict[str, Any]:

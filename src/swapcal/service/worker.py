@@ -142,15 +142,21 @@ class Worker:
         self._working = True
         last = behind = False
         while not last:
-            batch, last = self._queue.take(self._commit, 0.0 if behind else TICK)
-            try:
-                self._serve(batch)
-                behind = self._settle_windows()
-                self._regain()
-                self._snapshotter.keep_some(self.forecasters)
-            except Exception as error:
-                self.log("fault", error=repr(error))
+            behind, last = self._step(0.0 if behind else TICK)
         self._snapshotter.keep_all(self.forecasters)
+
+    def _step(self, wait: float) -> tuple[bool, bool]:
+        """Do one batch and what is due beside it; return whether windows are behind, and whether it was the last."""
+        batch, last = self._queue.take(self._commit, wait)
+        behind = False
+        try:
+            self._serve(batch)
+            behind = self._settle_windows()
+            self._regain()
+            self._snapshotter.keep_some(self.forecasters)
+        except Exception as error:
+            self.log("fault", error=repr(error))
+        return behind, last
 
     def _serve(self, batch: Sequence[Job]) -> None:
         """Make forecasters, then write, then answer questions."""
@@ -181,6 +187,8 @@ class Worker:
         return job.question(hosted)
 
     def _hosted(self, name: str) -> HostedForecaster:
+        if name not in self.forecasters:
+            self._find_forecasters()  # another process may have made it since the last look
         if name in self._lost:
             raise unavailable(f"Forecaster {name!r} is being rebuilt, or another process is its learner.")
         if name not in self.forecasters:

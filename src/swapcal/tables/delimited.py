@@ -5,6 +5,7 @@ import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from itertools import chain, islice
 from typing import Any, NamedTuple, TypeVar
 
@@ -15,8 +16,9 @@ import pyarrow.csv as pacsv
 from swapcal.arrays import Integers
 from swapcal.kernels.packing import record_ends
 from swapcal.tables.clock import formats
+from swapcal.tables.dialect import Detected, Dialect, detect
 from swapcal.tables.outcomes import ColumnTypes, Misfit
-from swapcal.tables.sources import Dialect, InputError, Opened
+from swapcal.tables.sources import InputError, Opened
 
 # Blocks: text cut between records, so that each block can be read on its own, and several at once.
 
@@ -146,6 +148,9 @@ BLOCK = 1 << 23
 FIRST = 1 << 26  # the first block where all columns are read, each as what it looks like there
 SAMPLE_BYTES, SAMPLE_RECORDS = 1 << 16, 50
 CANDIDATES = ",;\t|"
+EXAMINED, FEWEST_EXAMINED = 100_000, 100
+"""Fields from which the spelling is found, and rows of them at least."""
+NULLS = pacsv.ConvertOptions().null_values
 UNREADABLE = re.compile(r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error")
 
 
@@ -187,7 +192,7 @@ class Delimited:
     """A delimited file: its columns, and its rows as Arrow tables."""
 
     def __init__(self, opened: Opened, dialect: Dialect) -> None:
-        self._opened, self._dialect = opened, dialect
+        self._opened = opened
         text = opened.head.decode(errors="ignore")
         tabbed = opened.name.removesuffix(".gz").endswith((".tsv", ".tab"))
         self.delimiter = dialect.delimiter or detected(text, "\t" if tabbed else ",")
@@ -196,6 +201,19 @@ class Delimited:
                 f"--decimal: given {dialect.decimal!r}, which separates {opened.name} too, expected another"
             )
         self.columns, self._header = _header(text, self.delimiter)
+        own = replace(dialect, delimiter=self.delimiter, encoding=opened.encoding)
+        self.found = Detected(own.settled())
+        if dialect.is_open and not opened.follows:
+            self.found = detect(self._sampled(text[len(self._header.decode()) :]), own)
+        self._dialect = self.found.dialect
+
+    def _sampled(self, text: str) -> dict[str, list[str]]:
+        """Return some fields of each column, from the first rows."""
+        rows = max(FEWEST_EXAMINED, EXAMINED // max(1, len(self.columns)))
+        whole = text if self._opened.is_whole else text[: text.rfind("\n") + 1]
+        records = list(islice(_records(whole, self.delimiter), rows))
+        fields = zip(*(record for record in records if len(record) == len(self.columns)), strict=True)
+        return {name: [*dict.fromkeys(column)] for name, column in zip(self.columns, fields, strict=False)}
 
     def pieces(self, types: ColumnTypes, jobs: int = 1, first: int = 1) -> Iterator[Piece]:
         """Yield the rows; a column comes as text where a value does not fit its type."""
@@ -252,6 +270,7 @@ class Delimited:
             column_types=types,
             include_columns=names,
             strings_can_be_null=True,
+            null_values=[*NULLS, *(self._dialect.missing or ())],
             decimal_point=self._dialect.decimal,
             timestamp_parsers=None if order == "iso" else [*formats(order), pacsv.ISO8601],
         )

@@ -1,10 +1,12 @@
 """Files of every format: JSON lines, Parquet, folders of files, and one way to open them all."""
 
 import json
+import logging
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -14,9 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as papq
 
 from swapcal.tables.delimited import Cutter, Delimited, Piece
+from swapcal.tables.dialect import Detected, Dialect, advice
 from swapcal.tables.frame import UnknownColumnError
-from swapcal.tables.outcomes import COMMAS, ColumnTypes, ReadAs, is_text, not_a
-from swapcal.tables.sources import Dialect, InputError, Opened
+from swapcal.tables.outcomes import ColumnTypes, ReadAs, is_text, not_a
+from swapcal.tables.sources import AUTO, InputError, Opened
 
 
 class Format(Protocol):
@@ -152,12 +155,21 @@ class Parquet:
         names, total, seen = types.names(self.columns), self._file.metadata.num_rows, 0
         try:
             for batch in self._file.iter_batches(batch_size=PARQUET_ROWS, columns=names):
-                table = pa.Table.from_batches([batch]).select(names)
+                table = _without_views(pa.Table.from_batches([batch]).select(names))
                 types.learn(table, final=True)
                 yield Piece(table, first + seen, (seen + len(batch)) / total, seen + len(batch) == total)
                 seen += len(batch)
         except (pa.ArrowException, OSError) as error:
             raise InputError(f"{self._name}: given Parquet that cannot be read ({error}), expected it whole") from None
+
+
+def _without_views(table: pa.Table) -> pa.Table:
+    """Return views of texts as texts: Arrow computes little with views."""
+    plain = [
+        pa.field(column.name, pa.large_string()) if pa.types.is_string_view(column.type) else column
+        for column in table.schema
+    ]
+    return table.cast(pa.schema(plain)) if plain != [*table.schema] else table
 
 
 # Folder: the files of one table, in order of their names; folders called key=value are a column.
@@ -170,12 +182,13 @@ class Folder:
     """A data set: the columns of its first file and of its partitions, and its rows as Arrow tables."""
 
     def __init__(self, path: str, dialect: Dialect) -> None:
-        self._dialect = dialect
         self._files = files_of(Path(path))
         self._sizes = [file.stat().st_size for file in self._files]
         self._keys = _folder_keys(Path(path), self._files)
         with Opened(str(self._files[0]), dialect.encoding) as opened:
-            columns = _format(opened, dialect).columns
+            first = _format(opened, dialect)
+        columns, self.found = first.columns, _found(first, opened, dialect)
+        self._dialect = replace(self.found.dialect, delimiter=dialect.delimiter)
         self.columns = [*columns, *(key for key in self._keys if key not in columns)]
 
     def pieces(self, types: ColumnTypes, jobs: int = 1, first: int = 1) -> Iterator[Piece]:
@@ -237,7 +250,15 @@ def _numbers(values: list[Any]) -> list[Any]:
 
 # Source: a file of any format, opened, its columns known, its rows waiting.
 
-LOOKED_AT = 1000  # values of a text column examined for decimal commas
+COMMAS = re.compile(r"\s*[+-]?\d[\d.]*,[\d,]*\d*(\.\d+)?\s*")
+LOOKED_AT = 1000  # values of a text column examined for numbers in another spelling
+LOG = logging.getLogger("swapcal.tables")
+SEEM = {
+    "percent": "looks like percentages and is read as text; --percent {} reads numbers",
+    "currency": "looks like amounts of money and is read as text; --currency {} reads numbers",
+    "dates": "holds dates of unclear order and is read as text; --dates dmy or mdy reads them",
+}
+"""What is suggested for a column that seems to need an option."""
 
 
 @dataclass(frozen=True)
@@ -250,6 +271,8 @@ class Source:
     _format: Format
     follows: bool = False
     """whether its rows go on for as long as it grows"""
+    seem: Mapping[str, str] = field(default_factory=dict)
+    """columns that seem to need an option, and which"""
 
     def require(self, names: Sequence[str]) -> None:
         """Refuse names that are no column, or more than one."""
@@ -265,7 +288,8 @@ class Source:
         A row that does not fit is refused. With `others`, the columns that are not named are read too, as that kind,
         and rows that do not fit are left to the reader of the piece. Where the cuts are does not depend on `jobs`.
         """
-        self.require([*kinds, *(self.columns if others else ())])
+        self.require([*kinds, *(self.columns if others else ()), *self.dialect.percent, *self.dialect.currency])
+        self._suggest(kinds, others)
         types = ColumnTypes(kinds, others, self.dialect, grows=self.follows or isinstance(self._format, Folder))
         judged, rows = set[str](), 0
         for piece in self._format.pieces(types, jobs):
@@ -274,19 +298,25 @@ class Source:
             if others is None and piece.ragged:
                 raise InputError(piece.complaint)
             types.learn(piece.table, final=piece.is_whole)
-            self._refuse_commas(piece.table, types, judged)
+            self._refuse_commas(piece.table, types, judged, piece.first)
             table, misfits = types.fit(piece.table)
             for misfit in misfits if others is None else ():
                 row = int(misfit.wrong.argmax())
-                given = not_a(misfit.expected, misfit.column[row].as_py())
+                given = not_a(misfit.expected, misfit.column[row].as_py(), misfit.name, self.dialect)
                 raise InputError(f"row {piece.first + row}: column {misfit.name!r}: {given}")
             yield piece._replace(table=table, misfits=misfits)
             rows += piece.total
         if not rows and not self.follows:
             raise InputError(f"{self.name}: given no rows, expected some")
 
-    def _refuse_commas(self, table: pa.Table, types: ColumnTypes, judged: set[str]) -> None:
-        """Refuse text that begins mostly with numbers with commas: as categories they would mean nothing."""
+    def _suggest(self, kinds: Mapping[str, ReadAs], others: ReadAs | None) -> None:
+        """Name the columns that are read as what they look like and seem to need an option."""
+        for name, option in self.seem.items():
+            if kinds.get(name, others) in (ReadAs.feature, ReadAs.any):
+                LOG.warning("column %r %s", name, SEEM[option].format(name))
+
+    def _refuse_commas(self, table: pa.Table, types: ColumnTypes, judged: set[str], first: int) -> None:
+        """Refuse text that begins mostly with numbers in another spelling: as categories they would mean nothing."""
         for name in table.column_names:
             has_values, kind = table[name].null_count < len(table), types.kind(name)
             if name in judged or not has_values or kind not in (ReadAs.any, ReadAs.feature, ReadAs.numeric):
@@ -294,11 +324,13 @@ class Source:
             judged.add(name)
             values = table[name].slice(0, LOOKED_AT).to_pylist() if is_text(table[name].type) else []
             texts = [text for text in values if text is not None]
-            like = [text for text in texts if COMMAS.fullmatch(text)]
-            if 2 * len(like) > len(texts):
+            like = [text for text in texts if COMMAS.fullmatch(text) and self.dialect.number(text) is None]
+            if 2 * len(like) > len(texts) and (hint := advice(like[0], name, self.dialect)):
+                row = values.index(like[0])
                 raise InputError(
-                    f"{self.name}: column {name!r}: given numbers with commas such as {like[0]!r}, expected a "
-                    f"point; --decimal , reads decimal commas, --categorical {name} takes them as text"
+                    f"{self.name}: row {first + row}: column {name!r}: given {like[0]!r}, expected a number with "
+                    f"{'a decimal comma' if self.dialect.decimal == ',' else 'a decimal point'}; {hint}, "
+                    f"--categorical {name} takes such values as text"
                 )
 
 
@@ -316,13 +348,28 @@ def open_source(
         if follow:
             raise InputError(f"{file}: given a folder with --follow, expected a file or -")
         folder = Folder(file, dialect)
-        yield Source(file, folder.columns, dialect, folder)
+        _log(file, dialect, folder.found)
+        yield Source(file, folder.columns, folder.found.dialect, folder, seem=folder.found.seem)
         return
-    if follow and dialect.encoding != "utf-8":
+    if follow and dialect.encoding not in ("utf-8", AUTO):
         raise InputError(f"--encoding: given {dialect.encoding} with --follow, expected utf-8")
     with Opened(file, dialect.encoding, until, follow=follow) as opened:
         rows = _format(opened, dialect)
-        yield Source(opened.name, rows.columns, dialect, rows, follow)
+        found = _found(rows, opened, dialect)
+        _log(opened.name, dialect, found)
+        yield Source(opened.name, rows.columns, found.dialect, rows, follow, found.seem)
+
+
+def _found(rows: Format, opened: Opened, dialect: Dialect) -> Detected:
+    if isinstance(rows, Delimited):
+        return rows.found
+    return Detected(replace(dialect, encoding=opened.encoding).settled())
+
+
+def _log(name: str, given: Dialect, found: Detected) -> None:
+    """Say how the file is read if that was found in it; a delimiter alone is not worth a line."""
+    if found.dialect != replace(given, delimiter=found.dialect.delimiter).settled():
+        LOG.info("%s: read with %s", name, found.dialect.as_written())
 
 
 def _format(opened: Opened, dialect: Dialect) -> Format:

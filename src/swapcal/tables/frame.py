@@ -15,6 +15,7 @@ import numpy as np
 from swapcal.arrays import AnyArray, Array, Integers, Keys
 from swapcal.kernels.draw import row_marks
 from swapcal.tables.values import (
+    MISSING,
     Categories,
     as_number,
     factorise,
@@ -327,6 +328,32 @@ def categories(labels: Any) -> Categories:
     (array([2, 1, 0], dtype=int32), ['(missing)', 'a', 'b'])
     """
     return categories_of("group", raw_column(labels)).in_order()
+
+
+def cluster_ids(name: str, ids: Any, rows: int | None = None) -> Categories:
+    """Return the ids of what rows belong to, such as patients, as categories. Raises ValueError if a row has none.
+
+    Examples
+    --------
+    >>> cluster_ids("clusters", [7, 8, 7], 3).codes
+    array([0, 1, 0], dtype=int32)
+    >>> cluster_ids("clusters", [7, None, 7], 3)
+    Traceback (most recent call last):
+    ValueError: clusters: given no id in row 2, expected one for every row
+    """
+    if not isinstance(ids, Categories):
+        column = raw_column(ids)
+        if column.ndim != 1:
+            raise ValueError(f"{name}: given shape {column.shape}, expected one id for every row")
+        ids = categories_of(name, column).in_order()
+    found: Categories = ids
+    if rows is not None and len(found) != rows:
+        raise ValueError(f"{name}: given {len(found)} rows, expected {rows}, an id for every row")
+    if MISSING in found.names:
+        lost = np.flatnonzero(found.codes == found.names.index(MISSING))
+        if lost.size:
+            raise ValueError(f"{name}: given no id in row {lost[0] + 1}, expected one for every row")
+    return found
 
 
 def is_table(value: Any) -> bool:

@@ -1,6 +1,5 @@
 """What a column is: its type, decided once; as numbers, times, probabilities, and outcomes as 0 and 1."""
 
-import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -12,7 +11,8 @@ import pyarrow.compute as pc
 from swapcal._validate import likely_mistake
 from swapcal.arrays import Array, Flags, Index
 from swapcal.tables.clock import formats, seconds_of
-from swapcal.tables.sources import Dialect, InputError
+from swapcal.tables.dialect import Dialect, advice
+from swapcal.tables.sources import InputError
 from swapcal.tables.values import from_arrow
 
 # `Positive`: the value of a target that counts as 1, and whether any row had it.
@@ -75,7 +75,6 @@ def number(value: Any, decimal: str) -> float:
 
 # Types: what a command wants a column to be, and the type that follows from it and from the first values.
 
-COMMAS = re.compile(r"\s*[+-]?\d[\d.]*,[\d,]*\d*(\.\d+)?\s*")
 MOSTLY = 0.5  # a text column of which more than this share are numbers was meant to be numeric
 
 
@@ -137,6 +136,9 @@ class ColumnTypes:
         self.others = others
         self._kinds, self._dialect, self._grows = kinds, dialect or Dialect(), grows
         self._known = {name: _WANTED[kind] for name, kind in kinds.items() if kind in _WANTED}
+        self._spelt = {*self._dialect.percent, *self._dialect.currency}
+        """columns of numbers that are read as text first"""
+        self._known |= dict.fromkeys(self._spelt, pa.float64())
 
     def kind(self, name: str) -> ReadAs | None:
         """Return what a column is read as."""
@@ -150,7 +152,8 @@ class ColumnTypes:
 
     def of_text(self) -> dict[str, Any]:
         """Return the types that are known so far as a text file is read."""
-        return self._known | {name: pa.string() for name, kind in self._kinds.items() if kind is ReadAs.raw}
+        texts = [name for name, kind in self._kinds.items() if kind is ReadAs.raw]
+        return self._known | dict.fromkeys([*texts, *self._spelt], pa.string())
 
     def learn(self, table: pa.Table, *, final: bool = False, text: bool = False) -> bool:
         """Decide the columns that have values for the first time; `final` if no rows follow, `text` if read from text.
@@ -161,21 +164,34 @@ class ColumnTypes:
             kind = self.kind(field.name)
             undecided = field.name not in self._known and kind not in (None, ReadAs.raw)
             if undecided and not pa.types.is_null(field.type):
-                self._known[field.name] = self._decided(table[field.name], kind, text, final and not self._grows)
+                column = table[field.name]
+                self._known[field.name] = self._decided(column, kind, text, final and not self._grows)
+                if is_text(field.type) and pa.types.is_floating(self._known[field.name]) and self._is_spelt(column):
+                    self._spelt.add(field.name)
         return any(self._is_unlike(field) for field in table.schema)
 
     def _decided(self, column: Any, kind: ReadAs | None, text: bool, final: bool) -> Any:
         is_spelt = pa.types.is_boolean(column.type) or pa.types.is_binary(column.type)
         if text and is_spelt and kind in (ReadAs.any, ReadAs.time):
             return pa.string()
-        if is_text(column.type) and (kind is ReadAs.numeric or (kind is ReadAs.feature and self._is_numeric(column))):
+        if is_text(column.type) and (kind is ReadAs.numeric or self._is_numeric(column, kind)):
             return pa.float64()
         return column.type if final else wider(column.type)
 
-    def _is_numeric(self, column: Any) -> bool:
-        """Tell whether most of a text, but not all of it, are numbers: all of it would have been read as such."""
-        wrong = parsed(column, self._dialect.decimal)[1].sum()
-        return bool(1 <= wrong < MOSTLY * (len(column) - column.null_count))
+    def _is_numeric(self, column: Any, kind: ReadAs | None) -> bool:
+        """Tell whether a text is one of numbers: most of a feature, or all of it in the spelling of this file only.
+
+        All of it in the plain spelling would have been read as numbers, were they not quoted in JSON.
+        """
+        if kind not in (ReadAs.feature, ReadAs.any):
+            return False
+        wrong = int(parsed(column, self._dialect)[1].sum())
+        some = kind is ReadAs.feature and 1 <= wrong < MOSTLY * (len(column) - column.null_count)
+        return bool(some or (not wrong and self._is_spelt(column)))
+
+    def _is_spelt(self, column: Any) -> bool:
+        """Tell whether some numbers can be read in the spelling of this file only."""
+        return bool((parsed(column, Dialect())[1] & ~parsed(column, self._dialect)[1]).any())
 
     def _is_unlike(self, field: Any) -> bool:
         known = self._known.get(field.name, field.type)
@@ -185,14 +201,14 @@ class ColumnTypes:
 
     def fit(self, table: pa.Table) -> tuple[pa.Table, tuple[Misfit, ...]]:
         """Return the columns as what they are, and the values that cannot be that, which are then missing."""
-        misfits = []
+        misfits, table = [], self._without_words(table)
         for place, field in enumerate(table.schema):
             known, kind = self._known.get(field.name), self.kind(field.name)
             if known in (None, field.type) or (kind is ReadAs.value and wider(field.type) != known):
                 continue
             expected = kind if kind in (ReadAs.number, ReadAs.truth, ReadAs.time) else _meaning(known)
             try:
-                column, wrong = self._converted(table[place], known)
+                column, wrong = self._converted(table[place], known, field.name)
             except pa.ArrowException:
                 given = f"column {field.name!r}: given {field.type}"
                 raise InputError(f"{given}, expected {_EXPECTED[expected]}") from None
@@ -201,7 +217,17 @@ class ColumnTypes:
             table = table.set_column(place, field.name, column)
         return table, tuple(misfits)
 
-    def _converted(self, column: Any, known: Any) -> tuple[Any, Flags]:
+    def _without_words(self, table: pa.Table) -> pa.Table:
+        """Return texts with nothing in the place of the words that mean a missing value."""
+        words = pa.array(self._dialect.missing or (), pa.string())
+        for place, field in enumerate(table.schema if len(words) else ()):
+            if is_text(field.type):
+                blank = pc.is_in(table[place], words.cast(field.type))
+                column = pc.if_else(blank, pa.scalar(None, field.type), table[place])
+                table = table.set_column(place, field.name, column)
+        return table
+
+    def _converted(self, column: Any, known: Any, name: str) -> tuple[Any, Flags]:
         if pa.types.is_dictionary(column.type):
             column = pc.cast(column, column.type.value_type)
         if not is_text(column.type) or is_text(known):
@@ -209,7 +235,7 @@ class ColumnTypes:
                 column = pc.cast(column, pa.int8())
             return pc.cast(column, known, safe=False), np.zeros(len(column), bool)
         if pa.types.is_floating(known):
-            numbers, wrong = parsed(column, self._dialect.decimal)
+            numbers, wrong = parsed(column, self._dialect, name)
             return pa.array(numbers, from_pandas=True).cast(known), wrong
         texts, codes = distinct(column)
         values = [_value(text, known, formats(self._dialect.dates)) for text in texts]
@@ -255,27 +281,40 @@ def is_text(kind: Any) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-def not_a(kind: ReadAs, text: Any) -> str:
+def not_a(kind: ReadAs, text: Any, column: str, dialect: Dialect) -> str:
     """Say that a value is not what was expected, with the option that would read it."""
-    hint = " (--decimal , reads decimal commas)" if kind is ReadAs.number and COMMAS.fullmatch(str(text)) else ""
-    return f"given {text!r}, expected {_EXPECTED[kind]}{hint}"
+    if kind is ReadAs.time:
+        return f"given {text!r}, expected {time_in(dialect.dates)}"
+    hint = advice(str(text), column, dialect) if kind is ReadAs.number else ""
+    return f"given {text!r}, expected {_EXPECTED[kind]}{f' ({hint})' if hint else ''}"
 
 
-TIME = "a number or an ISO date or time (--dates mdy or dmy reads others)"
+def time_in(order: str) -> str:
+    """Return what a column of times may hold, and the option that reads others if it is not given.
+
+    Examples
+    --------
+    >>> time_in("dmy")
+    'a number, an ISO date or time, or a date in the order dmy'
+    """
+    if order != "iso":
+        return f"a number, an ISO date or time, or a date in the order {order}"
+    return "a number or an ISO date or time (--dates mdy or dmy reads others)"
+
+
 _EXPECTED = {
     ReadAs.number: "a number",
     ReadAs.text: "text",
     ReadAs.truth: "true or false",
-    ReadAs.time: TIME,
     ReadAs.any: "a value like those in the rows before",
     ReadAs.raw: "a value",
 }
 
 
-def parsed(column: Any, decimal: str = ".") -> tuple[Array, Flags]:
+def parsed(column: Any, dialect: Dialect, name: str | None = None) -> tuple[Array, Flags]:
     """Return (numbers, which values are no numbers) of a text column, parsing each distinct text once."""
     texts, indices = distinct(column)
-    values = [_float(text.replace(decimal, ".")) for text in texts]
+    values = [dialect.number(text, name) for text in texts]
     numbers = np.array([*(np.nan if value is None else value for value in values), np.nan])
     failed = np.array([*(value is None for value in values), False])
     return numbers[indices], failed[indices]
@@ -311,7 +350,9 @@ def timed(column: Any, name: str, first: int, order: str = "iso") -> Any:
     times, wrong, dated = moments(column, order)
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
-        raise InputError(f"row {first + row}: column {name!r}: {not_a(ReadAs.time, column[row].as_py())}")
+        raise InputError(
+            f"row {first + row}: column {name!r}: given {column[row].as_py()!r}, expected {time_in(order)}"
+        )
     if not dated:
         return pa.array(times, from_pandas=True)
     micros = np.where(np.isnan(times), 0.0, times * 1e6).round().astype(np.int64)
@@ -353,16 +394,11 @@ def floats(column: Any) -> Array:
     return np.array(pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
-def _float(text: str) -> float | None:
-    try:
-        return None if "_" in text else float(text)  # 1_000 is Python's spelling alone
-    except ValueError:
-        return None
-
-
 # Outcomes: one reading of targets everywhere, in words, truth values or numbers.
 
-TRUE, FALSE = {"true", "yes", "t", "y"}, {"false", "no", "f", "n"}
+TRUE = {"true", "yes", "t", "y", "ja", "j", "wahr", "oui", "vrai", "sí", "si"}
+FALSE = {"false", "no", "f", "n", "nein", "falsch", "non", "faux"}
+"""Truth values in English, and as spreadsheets in German, French and Spanish write them."""
 EXPECTED = "expected 0 or 1, true or false, yes or no, or a fraction in [0, 1] (--positive VALUE for other words)"
 
 

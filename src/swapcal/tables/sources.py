@@ -1,66 +1,26 @@
-"""Bytes of a file, a pipe or standard input: unpacked, as UTF-8, growing or not, and how their text is written."""
+"""Bytes of a file, a pipe or standard input: unpacked, as UTF-8, growing or not."""
 
 import codecs
 import gzip
 import io
 import os
+import re
 import select
 import stat
 import sys
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
-
-# Dialect: how a text file is spelt, as far as it cannot be seen from the file itself.
-
-DELIMITERS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}
-ORDERS = ("iso", "mdy", "dmy")
 
 
 class InputError(ValueError):
     """Something about a file that the user must decide."""
 
 
-@dataclass(frozen=True)
-class Dialect:
-    r"""Delimiter (None: found in the file), decimal point, encoding and order of day and month.
-
-    Examples
-    --------
-    >>> Dialect(delimiter="tab").delimiter
-    '\t'
-    >>> Dialect(delimiter=",", decimal=",")
-    Traceback (most recent call last):
-    swapcal.tables.sources.InputError: --decimal: given ',', which is the delimiter too, expected another
-    """
-
-    delimiter: str | None = None
-    decimal: str = "."
-    encoding: str = "utf-8"
-    dates: str = "iso"
-
-    def __post_init__(self) -> None:
-        if self.delimiter is not None:
-            object.__setattr__(self, "delimiter", DELIMITERS.get(self.delimiter, self.delimiter))
-            if len(self.delimiter) != 1 or self.delimiter in '"\n\r':
-                raise InputError(f"--delimiter: given {self.delimiter!r}, expected one character, or tab")
-        if self.decimal not in (".", ","):
-            raise InputError(f"--decimal: given {self.decimal!r}, expected . or ,")
-        if self.decimal == self.delimiter:
-            raise InputError(f"--decimal: given {self.decimal!r}, which is the delimiter too, expected another")
-        if self.dates not in ORDERS:
-            raise InputError(f"--dates: given {self.dates!r}, expected one of {', '.join(ORDERS)}")
-        try:
-            "".encode(self.encoding)  # codecs has some that are not of text
-            object.__setattr__(self, "encoding", codecs.lookup(self.encoding).name)
-        except (LookupError, UnicodeError):
-            raise InputError(
-                f"--encoding: given {self.encoding!r}, expected one such as utf-8, latin-1 or cp1252"
-            ) from None
-
+AUTO = "auto"
+"""In the place of a setting: found in the file."""
 
 # Growing: bytes that keep coming, from a pipe or at the end of a file.
 
@@ -169,11 +129,14 @@ class Opened:
         self.is_parquet = first.startswith(PARQUET)
         if self.follows and (self.is_parquet or first.startswith(GZIP)):
             raise InputError(f"{self.name}: given Parquet or gzip with --follow, expected text that grows by lines")
+        self.encoding = "utf-8" if encoding == AUTO else encoding
         if not self.is_parquet:
             raw = self._unpacked(raw, first)
-            first = next(raw, b"")
-            self._refuse_strangers(first, encoding)
-            raw = as_utf8(chain([first], raw), encoding, self.name)
+            first = next(raw, b"") if self.follows or encoding != AUTO else ahead(raw, HEAD)
+            if encoding == AUTO and not self.follows:
+                self.encoding = encoding_of(first)
+            self._refuse_strangers(first, self.encoding)
+            raw = as_utf8(chain([first], raw), self.encoding, self.name)
         self.head, self._later = self._started(raw), raw
         if not self.head.strip():
             raise InputError(f"{self.name}: given an empty file, expected a header and rows")
@@ -273,6 +236,48 @@ class Chunks(io.RawIOBase):
         buffer[:size] = self._left[:size]
         self._left = self._left[size:]
         return size
+
+
+def ahead(pieces: Iterator[bytes], size: int) -> bytes:
+    """Return the first bytes, as many pieces as make up this size."""
+    taken, length = [], 0
+    for piece in pieces:
+        taken.append(piece)
+        length += len(piece)
+        if length >= size:
+            break
+    return b"".join(taken)
+
+
+WESTERN = frozenset(
+    "äöüÄÖÜßéèêëàâáãåæçñíìîïóòôõøúùûýÿÉÈÊËÀÁÂÃÅÆÇÑÌÍÎÏÒÓÔÕØÙÚÛÝœŒšŠžŽ€£¥§°²³µ«»„“”‚‘’–—…•·±×®©™ªº¡¿´½¼\xa0"
+)
+_ODD = re.compile(rb"[\x80-\xff]{3}")
+_MISREAD = re.compile("[a-zA-Z]{2}[³¿]|[³¿¼½][a-z]")
+"""Letters of Polish and other languages that would be signs inside words."""
+
+
+def encoding_of(head: bytes) -> str:
+    """Return the encoding of a text's beginning: UTF-8, UTF-16 with its mark, or Windows' western one.
+
+    The last is found only if every byte beyond ASCII is one of its usual letters and signs and few stand together;
+    otherwise UTF-8 is returned, and reading names the line that is not in it.
+
+    Examples
+    --------
+    >>> [encoding_of(text) for text in ("Köln 5 €".encode(), "Köln 5 €".encode("cp1252"), "Москва".encode("cp1251"))]
+    ['utf-8', 'cp1252', 'utf-8']
+    """
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)
+        return "utf-8"
+    except UnicodeDecodeError:
+        text = head.decode("cp1252", errors="replace")
+    beyond = {letter for letter in text if letter > "\x7f"}
+    doubtful = not beyond <= WESTERN or _ODD.search(head) or _MISREAD.search(text) or b"\0" in head
+    return "utf-8" if doubtful else "cp1252"
 
 
 def as_utf8(pieces: Iterator[bytes | None], encoding: str, name: str) -> Iterator[bytes]:

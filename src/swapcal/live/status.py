@@ -1,0 +1,147 @@
+"""`Status` of `Live`: labels that came, how late, what is unusual about them, errors of the issued levels."""
+
+from collections.abc import Iterator, Mapping
+from math import isclose
+from types import MappingProxyType
+from typing import NamedTuple
+
+from swapcal._display import counted, display, share
+from swapcal.bounds import coin_wealth, ville
+from swapcal.engine.certificate import IssuedErrors
+
+SHOWN = ("forecasts", "labels", "open", "coverage")
+UNREMARKABLE: tuple[object, ...] = (0, 1.0, {}, (), None)
+
+
+class Status(NamedTuple):
+    """Label coverage and delay, and how far off the issued levels were.
+
+    Delays count forecasts issued meanwhile, and time where times were given.
+    """
+
+    forecasts: int
+    labels: int
+    open: int
+    coverage: float
+    """labels / forecasts; NaN before the first forecast"""
+    mean_delay: float
+    """mean number of later forecasts issued before a label was learned"""
+    mean_wait: float
+    """mean time from forecast to label, or to its maturity if that is later, in the unit of the times given; NaN
+    without times"""
+    oldest_open: float
+    """number of forecasts issued since the oldest one still open"""
+    expired: int = 0
+    """forecasts given up unlabelled: forecasts = labels + open + expired"""
+    held: int = 0
+    """open forecasts whose label has come, and waits for its maturity or for its turn"""
+    silent: int = 0
+    """labels that were no reports: forecasts learned as `silence` because none had come at their maturity"""
+    corrections: int = 0
+    """reports that came later and contradict it; what was learned stays"""
+    missing: Mapping[str, int] = MappingProxyType({})
+    """forecasts without a value of each declared score and group"""
+    warnings: tuple[str, ...] = ()
+    """what to look at: scores and groups that are suddenly missing, by a plain threshold"""
+    issued: IssuedErrors | None = None
+    """exact errors of the issued levels p, not of the mean forecasts, as sums over labels; None before the first"""
+    ones: float = 0.0
+    """sum of the labels learned"""
+    unseen: float = 1.0
+    """share of outcomes that take longer than any seen so far, by Kaplan and Meier: what they are cannot be known"""
+    earlier: int = 0
+    """neighbouring forecasts with different labels of which the 1 was learned after the shorter delay"""
+    later: int = 0
+    """the same of which the 0 was"""
+    weighted: int = 0
+    """labels learned whose weight is not 1; all other figures here count each label once"""
+    low: float = 0.0
+    """least outcome there can be"""
+    high: float = 1.0
+    """largest outcome there can be"""
+
+    def sentences(self) -> list[str]:
+        """Return what is unusual about the labels known, each with what to do about it.
+
+        Examples
+        --------
+        >>> from math import nan
+        >>> Status(400, 30, 370, 0.075, 2.0, nan, 399.0, ones=30.0, unseen=0.93).sentences()[0][:72]
+        'All 30 outcomes known so far are 1 and 370 forecasts are still open: if '
+        """
+        return [*_one_kind(self), *_order_of_arrival(self), *_unseen_share(self), *_corrected(self)]
+
+    def is_selected(self) -> bool:
+        """Tell whether the labels known are no fair sample: all of one kind while many are open, or one kind earlier.
+
+        Examples
+        --------
+        >>> from math import nan
+        >>> Status(400, 30, 370, 0.075, 2.0, nan, 399.0, ones=30.0).is_selected()
+        True
+        """
+        return any(_one_kind(self)) or any(_order_of_arrival(self))
+
+    def __repr__(self) -> str:
+        shown = {name: value for name, value in self._asdict().items() if name in SHOWN or value not in UNREMARKABLE}
+        issued = shown.pop("issued", None)
+        own = "" if issued is None else f", issued levels off by {issued.short()}"
+        return f"Status({', '.join(f'{name}={value!r}' for name, value in shown.items())}{own})"
+
+    def _repr_html_(self) -> str:
+        counts = f"{counted(self.forecasts, 'forecast')}, {counted(self.labels, 'label')}, {self.open:,} open"
+        facts = {"labels that came": share(self.coverage), "mean delay": f"{self.mean_delay:,.4g} forecasts"}
+        facts |= {"expired": f"{self.expired:,}", "held": f"{self.held:,}"}
+        facts |= {f"{name} missing": f"{count:,}" for name, count in self.missing.items() if count}
+        facts |= {} if self.issued is None else {"issued levels off by": self.issued.short()}
+        return display("Status", counts, facts | ({"look at": " ".join(self.warnings)} if self.warnings else {}))
+
+
+ENOUGH = 20  # outcomes of one kind, before that is remarkable
+FALSE_ALARMS = 0.001  # probability that the order of arrival is ever found to matter where it does not
+ROUNDED = 1e-12  # what sums of outcomes may be off by, relative to them
+SMALL = 0.01  # a share of unseen outcomes that is not worth a sentence
+
+
+def _one_kind(status: Status) -> Iterator[str]:
+    """Tell that the outcomes known are all the same while many are not: a count, which looking does not change."""
+    ends = status.low, status.high
+    if status.labels - status.silent < ENOUGH or status.open < status.labels:
+        return
+    for kind, other, when in zip(ends, ends[::-1], ("do not happen", "happen"), strict=True):
+        if isclose(status.ones, kind * status.labels, rel_tol=ROUNDED, abs_tol=ROUNDED * (ends[1] - ends[0])):
+            only = f"only when they {when}" if ends == (0.0, 1.0) else "early only where they are this"
+            yield (
+                f"All {status.labels:,} outcomes known so far are {kind:g} and {status.open:,} forecasts are still "
+                f"open: if outcomes are reported {only}, name the window and the meaning of silence, matures= and "
+                f"silence={other:g}."
+            )
+
+
+def _order_of_arrival(status: Status) -> Iterator[str]:
+    first, pairs = max(status.earlier, status.later), status.earlier + status.later
+    if float(coin_wealth(status.earlier, status.later)) < float(ville(FALSE_ALARMS)):
+        return
+    kinds = (status.high, status.low) if status.earlier > status.later else (status.low, status.high)
+    kind = f"{kinds[0]:g} comes earlier than {kinds[1]:g}"
+    yield (
+        f"Outcome {kind} in {first:,} of {pairs:,} pairs of neighbouring forecasts (false-alarm probability below "
+        f"{FALSE_ALARMS:.1%}, however often one looks): the outcomes known are no fair sample of all. Name the time by "
+        "which an outcome is known whatever it is, matures=."
+    )
+
+
+def _unseen_share(status: Status) -> Iterator[str]:
+    if status.labels and status.unseen >= SMALL:
+        yield (
+            f"{status.unseen:.1%} of the outcomes cannot have been seen yet: they take longer than any that has come. "
+            'Name matures=, or unseen="fair" if delays do not depend on outcomes.'
+        )
+
+
+def _corrected(status: Status) -> Iterator[str]:
+    if status.corrections:
+        yield (
+            f"{status.corrections:,} of {status.silent:,} forecasts learned as silence were reported otherwise after "
+            "their window; what was learned stays. A longer matures= would wait for them."
+        )

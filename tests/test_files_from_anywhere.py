@@ -1,0 +1,178 @@
+"""Files as other programs write them: a German export, read at the first attempt, and what is said about it."""
+
+import csv
+import io
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+pytest.importorskip("typer")
+
+from swapcal.cli.audit import audit
+from swapcal.cli.compare import compare
+from swapcal.cli.fit import fit
+from swapcal.cli.forecast import forecast
+from swapcal.cli.predict import predict
+from swapcal.tables.dialect import Dialect, detect
+from swapcal.tables.formats import open_source
+from swapcal.tables.outcomes import ReadAs
+from tests.commands import runner, said
+
+run = runner(audit, fit, predict, forecast, compare)
+COLUMNS, N = 300, 400
+
+
+def german(number: float, places: int = 2) -> str:
+    """Write a number as a German spreadsheet does: 1.234,56."""
+    return f"{number:,.{places}f}".replace(",", "\0").replace(".", ",").replace("\0", ".")
+
+
+def export(rows: int = N, columns: int = COLUMNS, seed: int = 0) -> str:
+    """Return a table of loans as a German spreadsheet exports it."""
+    rng = np.random.default_rng(seed)
+    income = np.exp(rng.normal(7.6, 0.6, rows))
+    amount = np.exp(rng.normal(8.5, 1.0, rows))
+    quota = rng.uniform(0.02, 0.9, rows)
+    others = rng.normal(size=(rows, columns))
+    risk = 1 / (1 + np.exp(-(2.5 * quota - 1.6 + 0.3 * others[:, 0])))
+    unpaid = rng.random(rows) < risk
+    town = rng.choice(["Köln", "München", "Düren", "Gießen", "k.A."], rows, p=[0.4, 0.3, 0.15, 0.1, 0.05])
+    named = {
+        "Vertrag": [f"V-{number:06d}" for number in rng.permutation(rows) % (rows - 3)],
+        "Datum": [f"{1 + k * 27 // rows:02d}.{1 + k * 12 // rows % 12:02d}.2023" for k in range(rows)],
+        "Ort": town,
+        "Einkommen": [german(x) if rng.random() > 0.04 else "k.A." for x in income],
+        "Betrag": [f"{german(x)} €" for x in amount],
+        "Quote": [f"{german(100 * x, 1)} %" for x in quota],
+        "Land": ["DE"] * rows,
+        "Bemerkung": [f"Anruf am {k % 28 + 1}.; Rückfrage Nr. {rng.integers(10**9)}" for k in range(rows)],
+        "Modell": [german(p, 4) for p in np.clip(risk + rng.normal(0, 0.05, rows), 0.01, 0.99)],
+        "Ausfall": np.where(unpaid, "ja", "nein"),
+    }
+    filler = {f"Wert_{k}": [german(x, 3) for x in others[:, k]] for k in range(columns - len(named))}
+    table = {**named, **filler}
+    out = io.StringIO()
+    writer = csv.writer(out, delimiter=";", lineterminator="\r\n")
+    writer.writerow(table)
+    writer.writerows(zip(*table.values(), strict=True))
+    return out.getvalue()
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    return export()
+
+
+@pytest.fixture(scope="module", params=["cp1252", "utf-8-sig"])
+def file(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, text: str) -> Path:
+    path = tmp_path_factory.mktemp("export") / "Kredite.csv"
+    path.write_bytes(text.encode(request.param))
+    return path
+
+
+READ = (
+    "Kredite.csv: read with ; as separator, , as decimal point, . between thousands, 'k.A.' as missing, "
+    "dates as day.month.year"
+)
+SPELT = ("--currency", "Betrag", "--percent", "Quote")
+
+
+def test_the_german_file_is_read_at_the_first_attempt(file: Path, tmp_path: Path, text: str) -> None:
+    records = list(csv.DictReader(io.StringIO(text), delimiter=";"))
+    with open_source(str(file), Dialect(None, "auto", "auto", "auto", "auto", None, ("Quote",), ("Betrag",))) as source:
+        (piece,) = source.pieces({}, others=ReadAs.feature)
+    table = piece.table
+    for name, unit in {"Einkommen": "", "Betrag": "€", "Quote": "%", "Wert_3": ""}.items():
+        values = [record[name].removesuffix(unit) for record in records]
+        plain = [np.nan if v == "k.A." else float(v.replace(".", "").replace(",", ".")) for v in values]
+        np.testing.assert_allclose(table[name].to_numpy(), np.array(plain) / (100 if unit == "%" else 1), rtol=1e-12)
+    assert [when.strftime("%d.%m.%Y") for when in table["Datum"].to_pylist()] == [r["Datum"] for r in records]
+    assert table["Ort"].null_count == sum(record["Ort"] == "k.A." for record in records)
+
+
+def test_commands_accept_the_german_file_and_name_what_needs_an_option(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "Kredite.csv"
+    file.write_bytes(text.encode("cp1252"))
+    shown = ("--groups", "Ort", "--features", "Einkommen,Betrag,Quote")
+    judged = run("audit", file, "--target", "Ausfall", "--prob", "Modell", *shown)
+    assert judged.exit_code == 0, judged.stderr
+    assert READ in said(judged)
+    model = tmp_path / "m.swapcal"
+    first = run("fit", file, "--target", "Ausfall", "--score", "Modell", "--out", model)
+    assert first.exit_code == 0, first.stderr
+    assert "'Betrag' looks like amounts of money and is read as text; --currency Betrag reads numbers" in said(first)
+    assert "'Quote' looks like percentages and is read as text; --percent Quote reads numbers" in said(first)
+    second = run("fit", file, "--target", "Ausfall", "--score", "Modell", *SPELT, "--out", model)
+    assert second.exit_code == 0, second.stderr
+    assert "--currency" not in said(second)
+    assert "--percent" not in said(second)
+    made = run("predict", model, file, "--out", tmp_path / "p.csv")
+    assert made.exit_code == 0, made.stderr
+
+
+def test_later_rows_that_do_not_fit_are_named_with_the_option_that_reads_them(tmp_path: Path) -> None:
+    path = tmp_path / "in.csv"
+    rows = [f"{k % 2};{k / 7:.3f}".replace(".", ",") for k in range(40)]
+    for odd, hint in {
+        "unbek.": "--missing unbek. takes it",
+        "3,5 %": "--percent x reads it",
+        "1,2,3": "--missing",
+    }.items():
+        path.write_text("\n".join(["y;x", *rows, f"1;{odd}", ""]))
+        refused = said(run("fit", path, "--target", "y", "--out", tmp_path / "m"))
+        assert f"row 41: column 'x': given text {odd!r} among numbers, expected a number ({hint}" in refused
+    assert run("fit", path, "--target", "y", "--missing", "1,2,3", "--out", tmp_path / "m").exit_code == 2
+    path.write_text("\n".join(["y;x", *rows, "1;unbek.", ""]))
+    assert run("fit", path, "--target", "y", "--missing", "unbek.", "--out", tmp_path / "m").exit_code == 0
+
+
+SPELLINGS = {
+    "1,234.50 67.25 1,000,000": (1234.5, 67.25, 1e6),
+    "1.234,50 67,25 1.000.000": (1234.5, 67.25, 1e6),
+    "1'234.50 67.25 1’000’000": (1234.5, 67.25, 1e6),
+    "1\u202f234,50 67,25 1\u00a0000\u00a0000": (1234.5, 67.25, 1e6),
+    "0,125 0,25 1": (0.125, 0.25, 1.0),
+    "0,125 0,250": (0.125, 0.25),
+    "1.234 2.5 7": (1.234, 2.5, 7.0),
+}
+
+
+@pytest.mark.parametrize("texts", SPELLINGS)
+def test_numbers_of_every_spelling(texts: str) -> None:
+    fields = texts.split(" ")
+    found = detect({"x": fields}, Dialect(";", "auto", "utf-8", "auto", "auto", None)).dialect
+    assert tuple(found.number(field) for field in fields) == SPELLINGS[texts]
+
+
+def test_what_is_not_clear_stays_plain() -> None:
+    given = Dialect(";", "auto", "utf-8", "auto", "auto", None)
+    assert detect({"x": ["1,234", "5,678"]}, given).dialect.decimal == "."
+    assert detect({"x": ["1,5"], "z": ["1.5"]}, given).dialect.decimal == "."
+    unclear = detect({"d": ["01/02/2023", "03/04/2023"]}, given)
+    assert (unclear.dialect.dates, unclear.seem) == ("iso", {"d": "dates"})
+    assert detect({"d": ["01/02/2023", "13/04/2023"]}, given).dialect.dates == "dmy"
+    assert detect({"d": ["01/02/2023", "03/14/2023"]}, given).dialect.dates == "mdy"
+    assert detect({"word": ["-", "a", "b"], "x": ["1", "2", "-", "3"]}, given).dialect.missing == ("-",)
+    assert detect({"word": ["-", "a", "b"]}, given).dialect.missing == ()
+
+
+@pytest.mark.parametrize("command", ["fit", "forecast", "compare"])
+def test_columns_of_every_type_of_parquet_are_looked_at(command: str, tmp_path: Path) -> None:
+    rng, n = np.random.default_rng(1), 300
+    columns = {
+        "category": pa.array([f"v{k % 5}" for k in range(n)]).dictionary_encode(),
+        "view": pa.array([f"w{k % 4}" for k in range(n)], pa.string_view()),
+        "order": pa.array([f"o-{k}" for k in range(n)]).dictionary_encode(),
+        "empty": pa.nulls(n),
+        "x": rng.random(n),
+        "y": rng.integers(0, 2, n),
+    }
+    path, out = tmp_path / "in.parquet", tmp_path / "out.csv"
+    pq.write_table(pa.table(columns), path)
+    extra = ["--score", "x"] if command == "compare" else ["--out", out]
+    result = run(command, path, "--target", "y", *extra)
+    assert result.exit_code == 0, result.output
+    assert "left out order (an id); empty (one value)" in " ".join(result.output.split())
