@@ -2,16 +2,22 @@
 
 import json
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from swapcal import Audit
 from swapcal.audit.evidence import stretches
-from swapcal.audit.verdict import ALPHA
+from swapcal.audit.intervals import Null, Window, _overspread
+from swapcal.audit.null import _flipped
+from swapcal.audit.verdict import ALPHA, COVERED_SHARE
+from swapcal.kernels import tally
 from swapcal.kernels.tally import FLOOR, log_losses
 from swapcal.report import render
 from tests.chance import seeded
+
+TALLIED = [tally.ROWS, tally.MASS, tally.MASS2, tally.PREDICTED, tally.VARIANCE]
 
 REDRAWS = 150
 
@@ -247,3 +253,38 @@ def test_a_tolerance_too_coarse_for_rare_events_is_said_to_be():
     assert "large beside the rate itself" in verdict.warnings[0]
     assert Audit(p, y).verdict(0.0005).word == "miscalibrated"
     assert Audit(np.full(400_000, 0.5), (np.arange(400_000) < 201_600).astype(float)).verdict()[0::8] == ("small", ())
+
+
+@pytest.mark.parametrize("draws", [19, 39, 199, 250, 999])
+def test_the_critical_score_is_where_p_values_cross_the_level(draws):
+    null = Null(np.arange(1.0, draws + 1.0))
+    at, beyond = null.p_values(np.array([null.critical, null.critical + 1e-6]))
+    assert beyond <= ALPHA < at
+
+
+def test_cells_are_covered_by_evidence_or_by_their_share_of_rows():
+    ones = np.ones(4)
+    cells = Window(
+        0, 0, 0, ones, ones, ones, ones,
+        share=np.array([1e-6, COVERED_SHARE, 0.99 * COVERED_SHARE, 1.0]),
+        score=ones, p_value=np.array([ALPHA, 0.9, 0.9, ALPHA]), z=ones, usable=np.array([True, True, True, False]),
+    )  # fmt: skip
+    assert cells.covered.tolist() == [True, True, False, False]
+
+
+@pytest.mark.parametrize(("deviations", "factor"), [(3.5, 1.0), (4.5, 1.45), (-50.0, 1.0)])
+def test_residuals_spread_beyond_a_shift_only_beyond_doubt(deviations, factor):
+    rows, sums = 400.0, np.zeros((1, max(TALLIED) + 1))
+    sums[0, TALLIED] = rows, rows, rows, rows / 2, rows / 4
+    sums[0, tally.SQUARED] = rows / 4 + deviations * np.sqrt(rows / 4)
+    assert _overspread(sums, np.zeros(1))[1] == pytest.approx(factor)
+
+
+def test_the_null_scales_residuals_down_and_never_up():
+    design = SimpleNamespace(n=np.ones(2), spread=np.array([0.25, 0.25]), H=np.full((2, 1, 1), 1.0))
+    design.fractional = np.array([True, True])
+    p, y = np.full(6, 0.5), np.array([0.6, 0.4, 0.6, 1.5, -0.5, 1.5])
+    rows = SimpleNamespace(weights=np.ones(6), y=y, p=p, copies=np.ones(6))
+    found = _flipped(design, rows, np.repeat([0, 1], 3))
+    np.testing.assert_allclose(found[:3], y[:3] - p[:3], rtol=1e-15)
+    assert np.sum(found[3:] ** 2) == pytest.approx(1.0)

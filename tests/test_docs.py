@@ -1,5 +1,6 @@
 """The documents name what exists: functions, tests, files, the release."""
 
+import json
 import re
 from pathlib import Path
 
@@ -57,3 +58,34 @@ def test_the_changelog_begins_with_this_release():
     newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert newest is not None
     assert newest[1] == swapcal.__version__
+
+
+def count(pattern: str, *folders: str) -> int:
+    """Return how many lines of the Python files and pages in some folders match."""
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".md")]
+    return sum(len(re.findall(pattern, path.read_text(encoding="utf-8"), re.MULTILINE)) for path in files)
+
+
+def test_the_figures_of_the_page_about_tests_are_those_of_the_tests():
+    simulated = (ROOT / "tests" / "systems" / "test_simulate.py").read_text(encoding="utf-8").partition("FAULTS = {")[2]
+    recorded = json.loads((ROOT / "tests" / "golden" / "digests.json").read_text(encoding="utf-8"))["cases"]
+    exact = {
+        "recorded behaviours": len(recorded),
+        "saved files": len([*(ROOT / "tests" / "golden" / "saved").iterdir()]),
+        "statistical tests": count(r"^@pytest.mark.statistical", "tests"),
+        "faults planted to see a statistical": count(r"^@caught_by\(", "tests"),
+        "faults planted to see the simulator": len(
+            re.findall(r'^    "', simulated.partition("\n}\n")[0], re.MULTILINE)
+        ),
+    }
+    least = {
+        "test functions": count(r"^\s*def test_", "tests"),
+        "examples in docstrings": count(r"^\s*>>> ", "src", "docs"),
+        "tests of real systems": count(r"^def test_", "tests/systems"),
+    }
+    page = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
+    stated = {
+        name: int(re.search(rf"^\| {name}.*\| ([\d,]+) \|$", page, re.M)[1].replace(",", "")) for name in exact | least
+    }
+    assert {name: stated[name] for name in exact} == exact
+    assert all(stated[name] <= found < 1.25 * stated[name] for name, found in least.items()), (stated, least)

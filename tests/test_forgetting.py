@@ -137,6 +137,23 @@ def test_the_recent_certificate_is_the_literal_one_and_holds(rule: str, late: in
     assert got.theorem is None
 
 
+def test_the_recent_certificate_counts_labels_by_their_weights() -> None:
+    rng = np.random.default_rng(5)
+    X, y, counts = contexts(rng, ROWS, DIM), rng.integers(0, 2, ROWS).astype(float), rng.uniform(0.2, 6.0, ROWS)
+    forecaster = Forecaster(DIM, window=WINDOW, kappa=0.05, ridge=0.7)
+    tickets = memory.blank_tickets(ROWS)
+    forecaster.play(X, y, np.arange(ROWS, dtype=np.uint64), tickets, counts)
+    learned = Learned(X, y, tickets)
+    excess, prior = 0.0, forecaster._state.recent_prior[1, : DIM + 2]
+    for slot in grid_of(forecaster):
+        weight, wishes, _ = shares(learned, slot)
+        weight = weight * fading(learned) * counts
+        excess += reference.excess(weight, inner(learned, np.full(ROWS, 0.5)), y, wishes, prior, 0.7)
+    found = forecaster.weighted_certificate(WINDOW)
+    assert found.learning == pytest.approx(excess, rel=1e-6, abs=1e-7)
+    assert found.total == pytest.approx(fading(learned) @ counts, rel=1e-9)
+
+
 @pytest.mark.parametrize("rule", RULES)
 def test_a_fading_past_costs_what_the_theorem_says(rule: str) -> None:
     """Everyone's learner plays every round with weight 1; its word is in the tickets."""

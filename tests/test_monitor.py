@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swapcal import Monitor, bounds
+from swapcal.kernels import wealth
 from swapcal.kernels.wealth import (
     CHANGE_AT,
     CUSUM,
@@ -735,3 +736,22 @@ def test_a_page_is_replaced_whole(tmp_path):
     monitor.to_html(page, title="Second")
     assert "First" in before.read_text(encoding="utf-8")  # nobody who reads the page meets half of the next one
     assert "Second" in page.read_text(encoding="utf-8")
+
+
+def test_wealth_is_the_mean_over_stakes_by_their_shares() -> None:
+    rng = np.random.default_rng(3)
+    bets, shares = rng.normal(0.0, 2.0, (wealth.FIELDS, LANES)), np.zeros(LANES)
+    bets[wealth.GAIN] = rng.uniform(0.5, 2.0, LANES)
+    for side in (0, 1):
+        shares[side::2] = rng.dirichlet(np.ones(LANES // 2))
+        shares[side] = 0.0
+        literal = shares[side::2] @ (np.exp(bets[wealth.LOG, side::2]) * bets[wealth.GAIN, side::2])
+        assert wealth.log_wealth(bets, shares, side) == pytest.approx(math.log(literal), rel=1e-12)
+
+
+def test_an_alarm_is_raised_where_the_limit_is_reached() -> None:
+    for value, raised in ((2.0, 7.0), (np.nextafter(2.0, 0.0), math.nan)):
+        note = np.array([0.0, math.nan])
+        getattr(wealth.notice, "py_func", wealth.notice)(note, 0, 1, value, 2.0, 7.0)
+        assert note[0] == value
+        assert (note[1] == raised) or (math.isnan(note[1]) and math.isnan(raised))
