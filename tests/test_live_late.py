@@ -374,3 +374,15 @@ def test_a_perfect_score_costs_little_with_labels_at_once() -> None:
         error = np.asarray(Live(scores=["s"]).run(given, y).mean) - p
         excess.append(np.mean(error**2) / np.mean(p * (1 - p)))
     assert np.mean(excess) < 0.01
+
+
+def test_a_label_that_waits_for_an_earlier_one_does_not_expire() -> None:
+    live = Live(lifetime=10.0, order="issue", patience=40)
+    live.forecast({"x": 1.0}, "first", time=0.0, matures=100.0)
+    live.forecast({"x": 1.0}, "second", time=1.0)
+    live.label("second", 1, time=2.0)
+    live.forecast({"x": 2.0}, "third", time=50.0)
+    assert (live.status().expired, live.status().labels) == (0, 0)
+    live.label("first", 0, time=60.0)
+    live.forecast({"x": 2.0}, "fourth", time=101.0)
+    assert (live.status().expired, live.status().labels) == (1, 2)
