@@ -88,6 +88,35 @@ def test_the_first_outcome_wins(service: Caller) -> None:
     assert (shown["state"], shown["outcome"]["y"], shown["record"]["city"]) == ("learned", 1.0, "Rome")
 
 
+def test_an_outcome_has_a_weight_and_the_first_wins(service: Caller) -> None:
+    path = "/v1/forecasters/sampled"
+    service.post("/v1/forecasters", {"name": "sampled", "groups": ["city"], "watch": {"max_weight": 8}})
+    rows = [{"id": k, "record": {"city": "ab"[k % 2]}} for k in range(40)]
+    assert service.put(f"{path}/outcomes/0", {"y": 1, "weight": 4}).body["state"] == "parked"
+    service.post(f"{path}/forecasts", {"forecasts": rows})
+    many = [{"id": k, "y": k % 4 // 2, "weight": 1 + 3 * (k % 4 > 1)} for k in range(1, 40)]
+    many[-1]["weight"] = 9
+    answers = service.post(f"{path}/outcomes", {"outcomes": many}).body["outcomes"]
+    assert [answer.get("state") for answer in answers] == 38 * ["learned"] + [None]
+    assert "weight: given 9 for id '39', expected" in answers[-1]["detail"]
+    assert service.put(f"{path}/outcomes/0", {"y": 1, "weight": 4.0}).body["state"] == "repeated"
+    other = service.put(f"{path}/outcomes/0", {"y": 1})
+    assert (other.status, other.body["given"], other.body["known"]) == (409, 1.0, 4.0)
+    assert "weight: given 1 for id '0', expected 4 as before" in other.body["detail"]
+    assert service.get(f"{path}/forecasts/0").body["outcome"]["weight"] == 4.0
+    weight = [4.0, *(one["weight"] for one in many[:-1])]
+    y = [1.0, *(float(one["y"]) for one in many[:-1])]
+    status = service.get(f"{path}/status").body
+    assert (status["labels"], status["weighted"]) == (39, sum(w != 1 for w in weight))
+    assert status["base_rate"] == pytest.approx(np.average(y, weights=weight))
+    groups = {one["name"]: one for one in service.get(f"{path}/audit").body["groups"]}
+    assert groups["city = a"]["mean_y"] == pytest.approx(np.average(y[::2], weights=weight[::2]))
+    service.post(f"{path}/corrections/0", {"y": 1, "reason": "drawn with one half", "weight": 2})
+    groups = {one["name"]: one for one in service.get(f"{path}/audit").body["groups"]}
+    assert groups["city = a"]["mean_y"] == pytest.approx(np.average(y[::2], weights=[2.0, *weight[2::2]]))
+    assert service.get(f"{path}/forecasts/0").body["corrections"][0]["weight"] == 2.0
+
+
 def test_an_outcome_may_come_first(service: Caller) -> None:
     assert service.put(f"{SHOP}/outcomes/early", {"y": 0}).body["state"] == "parked"
     assert service.get(f"{SHOP}/forecasts/early").body["state"] == "parked"
@@ -220,6 +249,12 @@ def test_certificate_and_alarms_have_words(service: Caller) -> None:
         ("PUT", f"{SHOP}/outcomes/a", b'{"y": "yes"}', "application/json", 422),
         ("PUT", f"{SHOP}/outcomes/a", b'{"y": null}', "application/json", 422),
         ("PUT", f"{SHOP}/outcomes/a", b'{"y": -0.1}', "application/json", 422),
+        ("PUT", f"{SHOP}/outcomes/a", b'{"y": 1, "weight": 2}', "application/json", 422),
+        ("PUT", f"{SHOP}/outcomes/a", b'{"y": 1, "weight": 0.5}', "application/json", 422),
+        ("PUT", f"{SHOP}/outcomes/a", b'{"y": 1, "weight": 0}', "application/json", 422),
+        ("PUT", f"{SHOP}/outcomes/a", b'{"y": 1, "weight": null}', "application/json", 422),
+        ("PUT", f"{SHOP}/outcomes/a", b'{"y": 1, "weight": 1e999}', "application/json", 422),
+        ("POST", f"{SHOP}/corrections/a", b'{"y": 1, "reason": "a", "weight": -1}', "application/json", 422),
         ("PUT", f"{SHOP}/outcomes/" + 300 * "a", b'{"y": 1}', "application/json", 422),
         ("PUT", "/v1/forecasters/none/outcomes/a", b'{"y": 1}', "application/json", 404),
         ("POST", f"{SHOP}/corrections/a", b'{"y": 1}', "application/json", 422),

@@ -26,7 +26,7 @@ from swapcal.service.settings import Settings
 from swapcal.service.snapshots import recover
 from swapcal.service.store import Unreadable, open_store
 from tests.commands import runner
-from tests.service_log import outcome_of, record, write_log
+from tests.service_log import outcome_of, record, weight_of, write_log
 
 COUNT = 60
 
@@ -56,7 +56,8 @@ def test_a_log_explains_every_forecast_and_every_snapshot(path):
 
 
 @pytest.mark.parametrize(
-    ("kind", "before", "after"), [("forecast", '"mean":', '"mean":1'), ("outcome", '"y":1', '"y":0')]
+    ("kind", "before", "after"),
+    [("forecast", '"mean":', '"mean":1'), ("outcome", '"y":1', '"y":0'), ("outcome", '"weight":4.0', '"weight":3.0')],
 )
 def test_a_log_that_was_tampered_with_is_found_out(path, kind, before, after):
     store = open_store(str(path))
@@ -149,6 +150,8 @@ def test_export_has_a_row_for_each_forecast(path, tmp_path, monkeypatch, rows):
     corrected = [1.0 - outcome_of(n) if n % 10 == 2 else None for n in range(COUNT + 10)]
     assert table["corrected"].to_pylist() == corrected
     assert table["y"].to_pylist() == [one if two is None else two for one, two in zip(expected, corrected, strict=True)]
+    weights = [2.0 if n % 20 == 2 else weight_of(n) if n % 10 else 1.0 for n in range(COUNT + 10)]
+    assert table["outcome_weight"].to_pylist() == weights
     for number, row in enumerate(table.to_pylist()):
         known = record(number)
         assert (row["shop"], row["price"], row["open"]) == (known["shop"], known["price"], known["open"])

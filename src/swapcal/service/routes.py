@@ -93,14 +93,14 @@ async def outcome(call: Call) -> Reply:
     """Report the outcome of one forecast."""
     given = decoded(_OUTCOME, await call.json())
     id = id_of(call.id, call.context.limits.id)
-    row = OutcomeRowIn(id, given.y, given.time)
+    row = OutcomeRowIn(id, given.y, given.time, given.weight)
     return _json(await _single(call, OUTCOMES, row))
 
 
 async def correction(call: Call) -> Reply:
     """Say that an outcome was another, and why."""
     given = decoded(_CORRECTION, await call.json())
-    row = CorrectionRow(id_of(call.id, call.context.limits.id), float(given.y), given.reason)
+    row = CorrectionRow(id_of(call.id, call.context.limits.id), float(given.y), given.reason, given.weight)
     return _json(await _single(call, CORRECTIONS, row))
 
 
@@ -275,16 +275,17 @@ def _shown(id: str, id_history: IdHistory, waits: bool, parked: bool, explanatio
 def _outcome_shown(id_history: IdHistory) -> OutcomeShown | None:
     if id_history.outcome is not None:
         body = events.outcome_body(id_history.outcome.body)
-        return OutcomeShown(body.y, id_history.outcome.seq, id_history.outcome.time, body.time, body.parked)
+        event = id_history.outcome
+        return OutcomeShown(body.y, event.seq, event.time, body.time, body.parked, body.counts)
     if id_history.parked is not None and id_history.forecast is None:
-        early = events.outcome_body(id_history.parked.body)
-        return OutcomeShown(early.y, id_history.parked.seq, id_history.parked.time, early.time, True)
+        early, event = events.outcome_body(id_history.parked.body), id_history.parked
+        return OutcomeShown(early.y, event.seq, event.time, early.time, True, early.counts)
     return None
 
 
 def _correction_shown(event: Event) -> CorrectionShown:
     body = events.correction_body(event.body)
-    return CorrectionShown(body.y, body.before, body.reason, event.seq, event.time)
+    return CorrectionShown(body.y, body.before, body.reason, event.seq, event.time, body.weight)
 
 
 async def decision(call: Call) -> Reply:

@@ -104,6 +104,8 @@ class ForecasterStatus(msgspec.Struct, frozen=True):
     """what is unusual about the outcomes known, each with the setting that repairs it"""
     reliability: list[dict[str, float]]
     over_time: list[dict[str, float]]
+    weighted: int = 0
+    """labels whose weight is not 1; rates and Brier scores here, reliability and periods are by weight"""
     issued: IssuedErrors | None = None
     """exact errors of the issued levels p, not of the mean forecasts, as sums over outcomes; null before the first"""
 
@@ -149,6 +151,7 @@ def describe(hosted: HostedForecaster) -> ForecasterStatus:
         outcome_warnings=live.sentences(),
         reliability=figures.curve(),
         over_time=figures.over_time(),
+        weighted=live.weighted,
         issued=live.issued,
     )
 
