@@ -19,6 +19,7 @@ from swapcal.archive import State
 from swapcal.live import Learned, Live
 from swapcal.service.api_error import ApiError
 from swapcal.service.events import encoded
+from swapcal.service.history import AuditedPeriod, audit
 from swapcal.service.hosted import Figures, HostedForecaster
 from swapcal.service.messages import ForecastIn, OutcomeRowIn
 from swapcal.service.queue import FORECASTS, OUTCOMES, Make, Write
@@ -409,6 +410,29 @@ def test_weights_are_in_the_log_and_count_in_every_figure() -> None:
     again.apply(worker.store.logs["shop"])
     assert bits(again) == bits(worker.hosted)
     assert_follows_from_log(worker)
+
+
+def test_clusters_bet_once_and_follow_from_the_log() -> None:
+    worker = hand(watch=Watch(clusters="patient"), drop=["patient"])
+    draw, n = rng(7), 90
+    rows = [row(str(k), {**ROME, "patient": int(draw.integers(0, 30))}) for k in range(n)]
+    worker.forecasts(*rows)
+    absent = worker.forecast("x", ROME)
+    assert (absent.status, "'patient'" in absent.detail) == (422, True)
+    assert worker.forecast("y", {**ROME, "patient": None}).status == 422
+    answers = worker.outcomes(*(OutcomeRowIn(str(k), float(draw.random() < 0.5)) for k in range(n)))
+    assert {answer.state for answer in answers} == {"learned"}
+    clusters = len({one.values["patient"] for one in rows})
+    assert f"Tested: {clusters} clusters" in worker.ask(alarms)["sentence"]
+    assert worker.hosted.monitor.rows == n
+    assert_follows_from_log(worker)
+    store, found = worker.store, worker.hosted
+    pieces = HostedForecaster(found.settings)
+    for start in range(0, len(store.logs["shop"]), 7):  # pages that cut a batch
+        pieces.apply(store.logs["shop"][start : start + 7])
+    assert bits(pieces) == bits(found)
+    audited = audit(store, found.settings, AuditedPeriod())
+    assert audited.sums.tally.clusters.clusters == clusters
 
 
 def test_a_snapshot_from_before_weights_counts_each_outcome_once() -> None:

@@ -27,6 +27,7 @@ class PastForecast(NamedTuple):
     y: float
     time: float
     groups: tuple[Any, ...]
+    cluster: Any = None
     counts: float = 1.0
     """how often its outcome counts"""
 
@@ -57,7 +58,8 @@ def past(store: Store, settings: Settings, span: AuditedPeriod, most: int) -> li
             if span.holds(time):
                 record = bodies.record_of(body.record)
                 groups = tuple(record.get(name) for name in settings.groups)
-                made[event.id] = PastForecast(body.p, body.low, body.high, body.weight, np.nan, time, groups)
+                cluster = record.get(settings.watch.clusters) if settings.watch.clusters else None
+                made[event.id] = PastForecast(body.p, body.low, body.high, body.weight, np.nan, time, groups, cluster)
                 if len(made) > most:
                     raise ApiError("large", f"audit: given more than {most:,} forecasts, expected a shorter span")
         elif event.kind == OUTCOME and event.id in made:
@@ -81,13 +83,13 @@ def audit(store: Store, settings: Settings, span: AuditedPeriod, most: int = 1_0
     columns = dict(zip(PastForecast._fields, zip(*rows, strict=True), strict=True))
     by_group = zip(*columns["groups"], strict=True)
     groups = {name: [*values] for name, values in zip(settings.groups, by_group, strict=True)}
-    numbers: dict[str, Any] = {
-        name: np.array(columns[name], np.float64) for name in ("p", "y", "low", "high", "weight")
-    }
+    given: dict[str, Any] = {name: np.array(columns[name], np.float64) for name in ("p", "y", "low", "high", "weight")}
     counts = np.array(columns["counts"], np.float64)
     weights = None if (counts == 1.0).all() else counts
+    clusters = None if settings.watch.clusters is None else [*columns["cluster"]]
     time = _times(columns["time"])
-    return Audit(**numbers, weights=weights, groups=groups or None, time=time, title=settings.name)
+    given |= {"weights": weights, "clusters": clusters, "groups": groups or None, "time": time}
+    return Audit(**given, title=settings.name)
 
 
 def _times(times: tuple[float, ...]) -> Any:

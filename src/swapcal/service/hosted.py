@@ -374,6 +374,7 @@ class HostedForecaster:
             return [error]
 
     def _issue(self, rows: list[ForecastIn], now: float) -> list[IssuedForecast]:
+        self._refuse_missing_clusters(rows)
         clock, moments = self._moments(rows, now)
         issued = issue(self.live, rows, moments, self._window_end(clock, now))
         self.clock = clock
@@ -386,6 +387,11 @@ class HostedForecaster:
                 self.latest = moment
         self._settle(now)
         return issued
+
+    def _refuse_missing_clusters(self, rows: list[ForecastIn]) -> None:
+        clusters = self.settings.watch.clusters
+        if clusters is not None and any(row.values.get(clusters) is None for row in rows):
+            raise ValueError(f"record: given no {clusters!r}, expected the cluster, as the setting watch.clusters says")
 
     def _moments(self, rows: list[ForecastIn], now: float) -> tuple[str | None, list[float | None]]:
         """Return whose clock counts from here on, and when each forecast is made by it; it never goes backwards."""

@@ -117,13 +117,16 @@ WEEK = 7 * 86400.0
 class Watch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the monitor guarantees: gaps up to `tolerance` raise no alarm; outcomes weigh at most `max_weight`.
 
-    The larger that is, the smaller are the bets, and the later an alarm is raised.
+    The larger that is, the smaller are the bets, and the later an alarm is raised. `clusters` is the column of the
+    records whose rows belong together (patient, household, day): each cluster bets once, with its first outcome that is
+    learned, and audits take clusters as a whole.
     """
 
     tolerance: Annotated[float, Meta(ge=0, lt=1)] = 0.01
     run_length: Annotated[float, Meta(ge=1)] = 1_000_000.0
     alpha: Annotated[float, Meta(gt=0, lt=1)] = 0.05
     max_weight: Annotated[float, Meta(ge=1, le=MOST_WEIGHT)] = 1.0
+    clusters: Column | None = None
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
