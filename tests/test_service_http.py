@@ -19,6 +19,7 @@ pytest.importorskip("httptools")
 pytest.importorskip("apsw")
 pytest.importorskip("prometheus_client")
 
+from swapcal import Client
 from swapcal.service import Limits, Server, Worker, auth, open_store
 from swapcal.service.auth import create_token, revoke_token
 from swapcal.service.settings import JsonLog
@@ -415,6 +416,39 @@ def test_what_was_acknowledged_is_there_after_a_restart(tmp_path: Path) -> None:
         assert service.put(f"{SHOP}/outcomes/a", {"y": 1}).body["state"] == "repeated"
         assert service.get(f"{SHOP}/status").body == status
         assert service.post(f"{SHOP}/preview", {"record": {"city": "Rome", "price": 5}}).body == upcoming
+
+
+def test_which_of_all_forecasters_are_off(tmp_path: Path) -> None:
+    with served(tmp_path) as service:
+        rng = np.random.default_rng(4)
+        for name in ("right", "wrong"):
+            path = f"/v1/forecasters/{name}"
+            watch = {"tolerance": 0.0}
+            service.post("/v1/forecasters", {"name": name, "scores": ["s"], "watch": watch, "ridge": 1e6})
+            for start in range(0, 400, 100):  # outcomes turn round before the forecaster can follow
+                rows = [{"id": k, "record": {"s": 0.1}} for k in range(start, start + 100)]
+                service.post(f"{path}/forecasts", {"forecasts": rows})
+                rate = 0.9 if name == "wrong" and start < 200 else 0.1
+                y = (rng.random(100) < rate).astype(int).tolist()
+                outcomes = [{"id": one["id"], "y": y[k]} for k, one in enumerate(rows)]
+                service.post(f"{path}/outcomes", {"outcomes": outcomes})
+        found = service.get("/v1/alarms").body
+        assert (found["q"], found["off"]) == (0.1, 1)
+        first = found["forecasters"][0]
+        assert (first["name"], first["off"], first["labels"]) == ("wrong", True, 400)
+        count = len(service.get("/v1/forecasters").body["forecasters"])
+        assert len(found["forecasters"]) == count
+        assert f"1 of {count} forecasters is off beyond chance: at most 10 % of such a list" in found["sentence"]
+        limit = count / 10 ** first["evidence"]
+        assert service.get(f"/v1/alarms?q={1.01 * limit!r}").body["off"] == 1
+        assert service.get(f"/v1/alarms?q={0.99 * limit!r}").body["off"] == 0
+        for q in ("0", "1", "-1", "nan", "all"):
+            refused = service.get(f"/v1/alarms?q={q}")
+            assert (refused.status, refused.body["detail"]) == (
+                422,
+                f"q: given {q!r}, expected a number between 0 and 1",
+            )
+        assert Client(service.url).fleet(0.2)["q"] == 0.2
 
 
 def test_an_absent_column_is_refused_and_a_missing_value_is_counted(service: Caller) -> None:

@@ -184,6 +184,11 @@ class Client:
         """Return the groups that are off beyond chance, and since when."""
         return self._figures(name, "alarms")
 
+    def fleet(self, q: float = 0.1) -> Json:
+        """Return which of all forecasters are off; of those listed at most a share q is sound on average (e-BH)."""
+        found: Json = self._json("GET", "/v1/alarms" + _query(q=q))
+        return found
+
     def audit(self, name: str, *, since: Any = None, until: Any = None) -> Json:
         """Return the audit of a period."""
         return self._figures(name, "audit", since=since, until=until)

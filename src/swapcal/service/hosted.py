@@ -93,8 +93,8 @@ class Figures:
         self.counts = np.zeros(2)
         """labels, and their outcomes, each once"""
         self.expert_brier = np.zeros(len(experts))
-        self.reliability = np.zeros((BINS, 3))
-        """(bins, 3): weights, mean forecasts and outcomes times these"""
+        self.reliability = np.zeros((BINS, 4))
+        """(bins, 4): weights, mean forecasts and outcomes times these, and squares of the weights"""
         self.delays = [0.0] * (len(DELAYS) + 1)
         self.delay = [0.0, 0.0]
         """sum and largest, in seconds"""
@@ -119,7 +119,7 @@ class Figures:
         self.expert_brier = _added(self.expert_brier, weight * (learned.experts - learned.y[:, None]) ** 2)
         self._compare(error[:, None], (learned.scores[:, : len(self.scores)] - learned.y[:, None]) ** 2, weight)
         bins = np.minimum((learned.mean * BINS).astype(np.int64), BINS - 1)
-        np.add.at(self.reliability, bins, rows[:, [WEIGHT, SUM_MEAN, ONES]])
+        np.add.at(self.reliability, bins, np.hstack([rows[:, [WEIGHT, SUM_MEAN, ONES]], weight**2]))
         self._enter(before, rows[:, [WEIGHT, SUM_MEAN, ONES, BRIER_MEAN]], now)
 
     def _compare(self, ours: Array, theirs: Array, weight: Array) -> None:
@@ -216,12 +216,15 @@ class Figures:
         return float(self.totals[column] / self.totals[WEIGHT]) if self.labels else math.nan
 
     def curve(self) -> list[dict[str, float]]:
-        """Return the reliability curve: labels (by weight), mean forecast and observed rate of ranges that have any."""
+        """Return the reliability curve: labels, mean forecast and observed rate of each range that has any.
+
+        With weights the number of labels is the effective one: of equal weights that would be known as well.
+        """
         found = []
-        for k, (labels, forecast, ones) in enumerate(self.reliability.tolist()):
-            if labels:
-                ends = {"from": k / BINS, "to": (k + 1) / BINS}
-                found.append({**ends, "labels": labels, "forecast": forecast / labels, "observed": ones / labels})
+        for k, (weight, forecast, ones, squares) in enumerate(self.reliability.tolist()):
+            if weight:
+                ends = {"from": k / BINS, "to": (k + 1) / BINS, "labels": weight**2 / squares}
+                found.append({**ends, "forecast": forecast / weight, "observed": ones / weight})
         return found
 
     def over_time(self) -> list[dict[str, float]]:
@@ -248,6 +251,7 @@ class Figures:
         if "counts" not in state.arrays:  # from before outcomes had weights: each counts once
             figures.counts = figures.totals[[WEIGHT, ONES]]
             figures.score_sums = figures.score_sums[:, [0, 1, 2, 3, 0, 0, 2]]
+            figures.reliability = figures.reliability[:, [0, 1, 2, 0]]
         figures.stride = state.manifest["stride"]
         return figures
 

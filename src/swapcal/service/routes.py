@@ -339,6 +339,31 @@ async def alarms(call: Call) -> Reply:
     return await _asked(call, status.alarms)
 
 
+async def fleet(call: Call) -> Reply:
+    """Show which of all forecasters are off."""
+    q = _share(call.request.query_params.get("q", "0.1"))
+    names = await run_in_threadpool(call.context.store.forecasters)
+    return json_response(status.fleet(await asyncio.gather(*(_standing_of(call, name) for name in names)), q))
+
+
+async def _standing_of(call: Call, name: str) -> status.Standing:
+    try:
+        found: status.Standing = await call.context.ask(name, status.standing)
+    except ApiError as error:
+        return status.unknown_standing(name, error.detail)
+    return found
+
+
+def _share(given: str) -> float:
+    try:
+        q = float(given)
+    except ValueError:
+        q = -1.0
+    if not 0.0 < q < 1.0:
+        raise ApiError("invalid", f"q: given {given[:20]!r}, expected a number between 0 and 1")
+    return q
+
+
 async def audit(call: Call) -> Reply:
     """Audit the issued forecasts against the outcomes as they are known now."""
     return json_response(await _audited(call, lambda found: found.to_dict(created_at=created_at())))
@@ -430,6 +455,13 @@ ID = Parameter("id", "path", "The forecast", True, {"type": "string", "minLength
 LOSS = Parameter("loss", "query", "Such as pinball:0.9", True, {"type": "string"})
 AT = Parameter("at", "query", "mean, or p for the issued level", False, {"type": "string", "enum": ["mean", "p"]})
 SINCE = Parameter("since", "query", "Forecasts made from then on: a number, or an ISO date", False, {"type": "string"})
+Q = Parameter(
+    "q",
+    "query",
+    "Largest expected share of sound forecasters among those listed; 0.1 by default",
+    False,
+    {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
+)
 UNTIL = Parameter("until", "query", "Forecasts made before then", False, {"type": "string"})
 
 
@@ -496,4 +528,5 @@ ENDPOINTS = (
     _read("", forecaster, m.ForecasterOut),
     Endpoint("POST", ALL, make, ADMIN, (Settings,), (m.ForecasterOut,), MADE, statuses=(200, 201)),
     Endpoint("GET", ALL, forecasters, READ, (), (m.ForecastersOut,), (503,)),
+    Endpoint("GET", "/v1/alarms", fleet, READ, (), (status.Fleet,), (422, 503), (Q,)),
 )

@@ -81,7 +81,7 @@ def _fields(manifest: Manifest, shapes: Shapes) -> dict[str, Field]:
     figures = {
         "totals": floats(5, least=[0, *4 * [-np.inf]], most=[np.inf if weighted else labels, *4 * [np.inf]]),
         "expert_brier": floats("experts"),
-        "reliability": floats(BINS, 3),
+        "reliability": floats(BINS, 4 if weighted else 3),
         "delays": floats(len(DELAYS) + 1),
         "delay": floats(2),
         "periods": floats(PERIODS, 6),
