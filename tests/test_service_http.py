@@ -448,7 +448,8 @@ def test_which_of_all_forecasters_are_off(tmp_path: Path) -> None:
                 422,
                 f"q: given {q!r}, expected a number between 0 and 1",
             )
-        assert Client(service.url).fleet(0.2)["q"] == 0.2
+        with Client(service.url) as client:
+            assert client.fleet(0.2)["q"] == 0.2
 
 
 def test_an_absent_column_is_refused_and_a_missing_value_is_counted(service: Caller) -> None:

@@ -348,7 +348,7 @@ async def fleet(call: Call) -> Reply:
 
 async def _standing_of(call: Call, name: str) -> status.Standing:
     try:
-        found: status.Standing = await call.context.ask(name, status.standing)
+        found: status.Standing = await call.context.ask_beside(name, status.standing)
     except ApiError as error:
         return status.unknown_standing(name, error.detail)
     return found

@@ -289,7 +289,7 @@ class OverviewReporter:
         known = self._seen.get(name, {})
         try:
             unchanged = None if known.get("state", {}).get("kind") == "unavailable" else known.get("seq")
-            seen: Seen | None = await self._context.ask(name, lambda hosted: see_briefly(hosted, unchanged))
+            seen: Seen | None = await self._context.ask_beside(name, lambda hosted: see_briefly(hosted, unchanged))
         except ApiError as error:
             self._seen[name] = {**known, "name": name, "state": unavailable(error.detail)}
             return 0.0

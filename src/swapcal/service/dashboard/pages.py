@@ -411,7 +411,10 @@ class Dashboard:
 def _found(figures: Mapping[str, Any], find: str) -> dict[str, Any]:
     """Return the overview's figures of the forecasters in whose name and state all words occur."""
     words = find.lower().split()
-    texts = [(one, f"{one['name']} {one['state']['title']}".lower()) for one in figures["forecasters"]]
+    texts = [
+        (one, f"{one['name']} {one['state']['title']}{' stands out' if one['off'] else ''}".lower())
+        for one in figures["forecasters"]
+    ]
     return {**figures, "forecasters": [one for one, text in texts if all(word in text for word in words)]}
 
 
