@@ -7,7 +7,7 @@ import numpy as np
 
 from swapcal.service.messages import CorrectionRow, ForecastIn, OutcomeRowIn
 from swapcal.service.queue import CORRECTIONS, FORECASTS, OUTCOMES, Make, Write
-from swapcal.service.settings import Settings
+from swapcal.service.settings import Settings, Watch
 from swapcal.service.store import open_store
 from swapcal.service.worker import Worker
 from tests.service_worker import row
@@ -32,16 +32,30 @@ def outcome_of(number: int) -> float:
     return float(number % 7 < 3)
 
 
+def weight_of(number: int) -> float:
+    return 1.0 + number % 4
+
+
+def outcome_row(number: int) -> OutcomeRowIn:
+    return OutcomeRowIn(f"id {number}", outcome_of(number), weight=weight_of(number))
+
+
 def write_log(url: str, count: int = 60, *, name: str = "shop", **worker: Any) -> None:
-    """Serve a stream: of ten forecasts one has no outcome, one's comes early, one's is corrected."""
+    """Serve a stream: of ten forecasts one has no outcome, one's comes early, one's is corrected; weights 1 to 4."""
     at_work = Worker(open_store(url, learner=True, create=True), **worker).start()
     try:
-        at_work.call(lambda promise: Make(promise, Settings(name=name, groups=["shop"])), COLD)
+        at_work.call(
+            lambda promise: Make(promise, Settings(name=name, groups=["shop"], watch=Watch(max_weight=4.0))), COLD
+        )
         numbers = iter(range(count))
         while batch := [*islice(numbers, 7)]:
-            early = [OutcomeRowIn(f"id {n}", outcome_of(n)) for n in batch if n % 10 == 1]
-            late = [OutcomeRowIn(f"id {n}", outcome_of(n)) for n in batch if n % 10 > 1]
-            wrong = [CorrectionRow(f"id {n}", 1.0 - outcome_of(n), "typo") for n in batch if n % 10 == 2]
+            early = [outcome_row(n) for n in batch if n % 10 == 1]
+            late = [outcome_row(n) for n in batch if n % 10 > 1]
+            wrong = [
+                CorrectionRow(f"id {n}", 1.0 - outcome_of(n), "typo", 2.0 if n % 20 == 2 else None)
+                for n in batch
+                if n % 10 == 2
+            ]
             _do(at_work, name, OUTCOMES, early)
             _do(at_work, name, FORECASTS, forecast_rows(range(batch[0], batch[-1] + 1)))
             _do(at_work, name, OUTCOMES, late)

@@ -64,11 +64,11 @@ class Hand:
     def outcomes(self, *rows: OutcomeRowIn) -> Any:
         return self._rows(OUTCOMES, [*rows])
 
-    def outcome(self, id: str, y: float, time: float | None = None) -> Any:
-        return _one(self.outcomes(OutcomeRowIn(id, y, time)))
+    def outcome(self, id: str, y: float, time: float | None = None, weight: float = 1.0) -> Any:
+        return _one(self.outcomes(OutcomeRowIn(id, y, time, weight)))
 
-    def correct(self, id: str, y: float, reason: str = "typing error") -> Any:
-        return _one(self._rows(CORRECTIONS, [CorrectionRow(id, y, reason)]))
+    def correct(self, id: str, y: float, reason: str = "typing error", weight: float | None = None) -> Any:
+        return _one(self._rows(CORRECTIONS, [CorrectionRow(id, y, reason, weight)]))
 
     @property
     def hosted(self) -> Any:

@@ -52,6 +52,22 @@ def test_labels_are_learned_by_id(made: Path, tmp_path: Path) -> None:
     assert "3 repeated" in said(again)
 
 
+def test_outcomes_of_a_chosen_part_have_weights(made: Path, tmp_path: Path) -> None:
+    by_hand, file = Live.load(made), tmp_path / "labels.csv"
+    file.write_text("order,bought,counts\n3,1,2.5\n0,0,1\n5,,\n")
+    result = run("label", made, file, *ROLES, "--weight", "counts")
+    assert result.exit_code == 0, result.output
+    by_hand.label("3", 1, weight=2.5)
+    by_hand.label("0", 0)
+    status = Live.load(made).status()
+    assert (status.weighted, status.issued) == (1, by_hand.status().issued)
+    before = made.read_bytes()
+    for bad in ("0", "-1", "", "inf"):
+        file.write_text(f"order,bought,counts\n4,1,{bad}\n")
+        assert "row 1: weight: given" in said(run("label", made, file, *ROLES, "--weight", "counts"))
+    assert made.read_bytes() == before
+
+
 def test_a_bad_label_stops_and_changes_nothing_or_is_skipped(made: Path, tmp_path: Path) -> None:
     before = made.read_bytes()
     file = labels(tmp_path / "labels.csv", "3,1,", "99,1,", "4,0,", "3,0,")

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from swapcal import Live, Monitor
+from swapcal.live.monitor_feed import enter
 
 ROWS = 1500
 
@@ -146,3 +147,66 @@ def test_refusals_leave_everything_as_it_was():
         Live(monitor=dated)
     with pytest.raises(TypeError, match="records: given encoded ones"):
         live.run(live.contexts.encode([{"x": 1.0}]), [1.0])
+
+
+def clustered():
+    return Monitor(["shop"], clusters="patient", max_weight=2.0)
+
+
+def visits(n=240, seed=3):
+    rows, y = records(n, seed)
+    patients = np.random.default_rng(seed).integers(0, n // 4, n)
+    return [{**row, "patient": f"p {who}"} for row, who in zip(rows, patients.tolist(), strict=True)], y
+
+
+def test_each_cluster_bets_with_the_first_of_its_labels_however_they_come():
+    rows, y = visits()
+    weights = np.where(np.arange(len(y)) % 3, 1.0, 2.0)
+    at_once, one_by_one, many = (Live(monitor=clustered(), drop=["patient"]) for _ in range(3))
+    means = at_once.run(rows, y, weight=weights).mean
+    for k, (row, label) in enumerate(zip(rows, y, strict=True)):
+        one_by_one.forecast(row, id=k)
+        one_by_one.label(k, label, weight=weights[k])
+    by_hand, seen = clustered(), set()
+    for row, mean, label, weight in zip(rows, means, y, weights, strict=True):
+        by_hand.add({"shop": row["shop"], "patient": row["patient"]}, float(mean), float(label), weights=[weight])
+        seen.add(row["patient"])
+    same(at_once.monitor, by_hand)
+    same(one_by_one.monitor, by_hand)
+    assert at_once.monitor.to_state().arrays["clusters"].size == len(seen) < len(y) / 3
+    late = many.forecast_many(rows, [*range(len(y))]).mean
+    many.label_many([*range(len(y))], y, weight=weights)
+    first = {row["patient"]: k for k, row in reversed([*enumerate(rows)])}
+    alone = Monitor(["shop"], max_weight=2.0)
+    for k in sorted(first.values()):
+        alone.add({"shop": rows[k]["shop"]}, float(late[k]), float(y[k]), weights=[weights[k]])
+    assert many.monitor.test() == alone.test()
+    assert (many.monitor.rows, alone.rows) == (len(y), len(first))
+
+
+def test_a_record_without_its_cluster_is_refused_before_it_is_forecast():
+    live = Live(monitor=clustered(), drop=["patient"])
+    rows, y = visits(12)
+    for bad in ({**rows[0], "patient": None}, {"shop": "a", "size": 1, "x": 0.0}):
+        with pytest.raises(ValueError, match="monitor: given no"):
+            live.run([*rows, bad], [*y, 1.0])
+    assert live.status().forecasts == 0
+    live.run(rows, y)
+    assert live.monitor.rows == 12
+
+
+def test_right_forecasts_of_patients_who_share_a_fate_are_rejected_without_clusters_only():
+    rejected = {"clusters": 0, "rows": 0}
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        p, patients = rng.uniform(0.3, 0.7, 24), np.repeat(np.arange(24), 12)
+        y = (rng.random(24) < p).astype(float)[patients]  # one fate for all rows of a patient
+        means = p[patients]
+        values = [(f"{who}",) for who in patients]
+        together, rows = Monitor(clusters="patient", level_ranges=False), Monitor(level_ranges=False)
+        enter(together, values, means, y)
+        enter(rows, [()] * len(y), means, y)
+        rejected["clusters"] += together.test().rejected
+        rejected["rows"] += rows.test().rejected
+    assert rejected["clusters"] <= 3  # 4 or more of 12 have probability 0.2 % at the level of 5 %
+    assert rejected["rows"] >= 6

@@ -88,6 +88,17 @@ def test_settings_of_outcomes_go_to_the_service_as_given() -> None:
     assert {name: live.settings[name] for name in given} == {**given, "matures": 86400.0}
 
 
+def test_weights_go_to_the_service_where_they_are_not_one() -> None:
+    answer = (200, {"state": "learned"}, {})
+    with scripted(answer, answer, (200, {"y": 1.0}, {})) as (client, asked):
+        client.outcome("f", "a", 1, weight=2.5)
+        client.outcome("f", "b", 1)
+        client.correct("f", "a", 1, "drawn with one half", weight=2.0)
+    bodies = [one[2] for one in asked]
+    assert bodies[:2] == [{"y": 1, "time": None, "weight": 2.5}, {"y": 1, "time": None}]
+    assert bodies[2] == {"y": 1, "reason": "drawn with one half", "weight": 2.0}
+
+
 def test_a_refusal_is_not_tried_again_and_says_why() -> None:
     with scripted((409, {"title": "other outcome", "detail": "given 1, expected 0"}, {})) as (client, asked):
         with pytest.raises(ServiceConflictError, match="given 1, expected 0") as refused:

@@ -19,6 +19,7 @@ pytest.importorskip("httptools")
 pytest.importorskip("apsw")
 pytest.importorskip("prometheus_client")
 
+from swapcal import Client
 from swapcal.service import Limits, Server, Worker, auth, open_store
 from swapcal.service.auth import create_token, revoke_token
 from swapcal.service.settings import JsonLog
@@ -86,6 +87,35 @@ def test_the_first_outcome_wins(service: Caller) -> None:
     assert (other.status, other.body["given"], other.body["known"]) == (409, 0.0, 1.0)
     shown = service.get(f"{SHOP}/forecasts/won").body
     assert (shown["state"], shown["outcome"]["y"], shown["record"]["city"]) == ("learned", 1.0, "Rome")
+
+
+def test_an_outcome_has_a_weight_and_the_first_wins(service: Caller) -> None:
+    path = "/v1/forecasters/sampled"
+    service.post("/v1/forecasters", {"name": "sampled", "groups": ["city"], "watch": {"max_weight": 8}})
+    rows = [{"id": k, "record": {"city": "ab"[k % 2]}} for k in range(40)]
+    assert service.put(f"{path}/outcomes/0", {"y": 1, "weight": 4}).body["state"] == "parked"
+    service.post(f"{path}/forecasts", {"forecasts": rows})
+    many = [{"id": k, "y": k % 4 // 2, "weight": 1 + 3 * (k % 4 > 1)} for k in range(1, 40)]
+    many[-1]["weight"] = 9
+    answers = service.post(f"{path}/outcomes", {"outcomes": many}).body["outcomes"]
+    assert [answer.get("state") for answer in answers] == 38 * ["learned"] + [None]
+    assert "weight: given 9 for id '39', expected" in answers[-1]["detail"]
+    assert service.put(f"{path}/outcomes/0", {"y": 1, "weight": 4.0}).body["state"] == "repeated"
+    other = service.put(f"{path}/outcomes/0", {"y": 1})
+    assert (other.status, other.body["given"], other.body["known"]) == (409, 1.0, 4.0)
+    assert "weight: given 1 for id '0', expected 4 as before" in other.body["detail"]
+    assert service.get(f"{path}/forecasts/0").body["outcome"]["weight"] == 4.0
+    weight = [4.0, *(one["weight"] for one in many[:-1])]
+    y = [1.0, *(float(one["y"]) for one in many[:-1])]
+    status = service.get(f"{path}/status").body
+    assert (status["labels"], status["weighted"]) == (39, sum(w != 1 for w in weight))
+    assert status["base_rate"] == pytest.approx(np.average(y, weights=weight))
+    groups = {one["name"]: one for one in service.get(f"{path}/audit").body["groups"]}
+    assert groups["city = a"]["mean_y"] == pytest.approx(np.average(y[::2], weights=weight[::2]))
+    service.post(f"{path}/corrections/0", {"y": 1, "reason": "drawn with one half", "weight": 2})
+    groups = {one["name"]: one for one in service.get(f"{path}/audit").body["groups"]}
+    assert groups["city = a"]["mean_y"] == pytest.approx(np.average(y[::2], weights=[2.0, *weight[2::2]]))
+    assert service.get(f"{path}/forecasts/0").body["corrections"][0]["weight"] == 2.0
 
 
 def test_an_outcome_may_come_first(service: Caller) -> None:
@@ -220,6 +250,12 @@ def test_certificate_and_alarms_have_words(service: Caller) -> None:
         ("PUT", f"{SHOP}/outcomes/a", b'{"y": "yes"}', "application/json", 422),
         ("PUT", f"{SHOP}/outcomes/a", b'{"y": null}', "application/json", 422),
         ("PUT", f"{SHOP}/outcomes/a", b'{"y": -0.1}', "application/json", 422),
+        ("PUT", f"{SHOP}/outcomes/a", b'{"y": 1, "weight": 2}', "application/json", 422),
+        ("PUT", f"{SHOP}/outcomes/a", b'{"y": 1, "weight": 0.5}', "application/json", 422),
+        ("PUT", f"{SHOP}/outcomes/a", b'{"y": 1, "weight": 0}', "application/json", 422),
+        ("PUT", f"{SHOP}/outcomes/a", b'{"y": 1, "weight": null}', "application/json", 422),
+        ("PUT", f"{SHOP}/outcomes/a", b'{"y": 1, "weight": 1e999}', "application/json", 422),
+        ("POST", f"{SHOP}/corrections/a", b'{"y": 1, "reason": "a", "weight": -1}', "application/json", 422),
         ("PUT", f"{SHOP}/outcomes/" + 300 * "a", b'{"y": 1}', "application/json", 422),
         ("PUT", "/v1/forecasters/none/outcomes/a", b'{"y": 1}', "application/json", 404),
         ("POST", f"{SHOP}/corrections/a", b'{"y": 1}', "application/json", 422),
@@ -380,6 +416,40 @@ def test_what_was_acknowledged_is_there_after_a_restart(tmp_path: Path) -> None:
         assert service.put(f"{SHOP}/outcomes/a", {"y": 1}).body["state"] == "repeated"
         assert service.get(f"{SHOP}/status").body == status
         assert service.post(f"{SHOP}/preview", {"record": {"city": "Rome", "price": 5}}).body == upcoming
+
+
+def test_which_of_all_forecasters_are_off(tmp_path: Path) -> None:
+    with served(tmp_path) as service:
+        rng = np.random.default_rng(4)
+        for name in ("right", "wrong"):
+            path = f"/v1/forecasters/{name}"
+            watch = {"tolerance": 0.0}
+            service.post("/v1/forecasters", {"name": name, "scores": ["s"], "watch": watch, "ridge": 1e6})
+            for start in range(0, 400, 100):  # outcomes turn round before the forecaster can follow
+                rows = [{"id": k, "record": {"s": 0.1}} for k in range(start, start + 100)]
+                service.post(f"{path}/forecasts", {"forecasts": rows})
+                rate = 0.9 if name == "wrong" and start < 200 else 0.1
+                y = (rng.random(100) < rate).astype(int).tolist()
+                outcomes = [{"id": one["id"], "y": y[k]} for k, one in enumerate(rows)]
+                service.post(f"{path}/outcomes", {"outcomes": outcomes})
+        found = service.get("/v1/alarms").body
+        assert (found["q"], found["off"]) == (0.1, 1)
+        first = found["forecasters"][0]
+        assert (first["name"], first["off"], first["labels"]) == ("wrong", True, 400)
+        count = len(service.get("/v1/forecasters").body["forecasters"])
+        assert len(found["forecasters"]) == count
+        assert f"1 of {count} forecasters is off beyond chance: at most 10 % of such a list" in found["sentence"]
+        limit = count / 10 ** first["evidence"]
+        assert service.get(f"/v1/alarms?q={1.01 * limit!r}").body["off"] == 1
+        assert service.get(f"/v1/alarms?q={0.99 * limit!r}").body["off"] == 0
+        for q in ("0", "1", "-1", "nan", "all"):
+            refused = service.get(f"/v1/alarms?q={q}")
+            assert (refused.status, refused.body["detail"]) == (
+                422,
+                f"q: given {q!r}, expected a number between 0 and 1",
+            )
+        with Client(service.url) as client:
+            assert client.fleet(0.2)["q"] == 0.2
 
 
 def test_an_absent_column_is_refused_and_a_missing_value_is_counted(service: Caller) -> None:

@@ -11,13 +11,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 pytest.importorskip("msgspec")
 
 from swapcal.service.api_error import ApiError
+from swapcal.service.settings import Watch
 from swapcal.service.snapshots import Still
 from tests.memory_store import MemoryStore
 from tests.service_worker import Clock, Hand, assert_follows_from_log
 
 IDS = st.sampled_from(["a", "b", "c", "d", "e", "f", "g", "h"])
 RECORDS = st.sampled_from([{"city": "Rome", "price": 1.5}, {"city": "Bari", "price": 2}, {"city": None}])
-LABELS = st.sampled_from([0.0, 1.0])
+LABELS = st.sampled_from([(0.0, 1.0), (1.0, 1.0), (1.0, 3.0), (0.0, 2.0)])
+"""Outcomes and their weights."""
 MOST, WEEK = 5, 100.0
 
 
@@ -26,10 +28,10 @@ class Model:
 
     def __init__(self) -> None:
         self.records: dict[str, Any] = {}
-        self.first: dict[str, float] = {}
+        self.first: dict[str, tuple[float, float]] = {}
         self.open: dict[str, float] = {}
         """maturity by id, in order of issue"""
-        self.parked: dict[str, tuple[float, float]] = {}
+        self.parked: dict[str, tuple[tuple[float, float], float]] = {}
         self.clock = -math.inf
         self.labels = self.expired = self.lapsed = 0
 
@@ -52,7 +54,7 @@ class Model:
             self._arrive(id, self.parked.pop(id)[0])
         return 200
 
-    def outcome(self, id: str, y: float, now: float) -> tuple[int, str]:
+    def outcome(self, id: str, y: tuple[float, float], now: float) -> tuple[int, str]:
         known = self.first.get(id, self.parked.get(id, (None,))[0])
         if known is not None:
             return (200, "repeated") if known == y else (409, "")
@@ -63,7 +65,7 @@ class Model:
             return 410, ""
         return 200, self._arrive(id, y)
 
-    def _arrive(self, id: str, y: float) -> str:
+    def _arrive(self, id: str, y: tuple[float, float]) -> str:
         self.first[id] = y
         if self.open[id] > self.clock:
             return "held"
@@ -85,7 +87,7 @@ class Contract(RuleBasedStateMachine):
         self.store, self.clock, self.model = MemoryStore(), Clock(), Model()
         self.time = 0.0
         self.answers: dict[str, Any] = {}
-        self.hand = self._hand(groups=["city"], max_open=MOST, parked_for=WEEK)
+        self.hand = self._hand(groups=["city"], max_open=MOST, parked_for=WEEK, watch=Watch(max_weight=3.0))
 
     def _hand(self, **settings: Any) -> Hand:
         return Hand(self.store, "shop", self.clock, **settings)
@@ -109,22 +111,24 @@ class Contract(RuleBasedStateMachine):
             assert found == self.answers.setdefault(id, found)
 
     @rule(id=IDS, y=LABELS)
-    def outcome(self, id: str, y: float) -> None:
+    def outcome(self, id: str, y: tuple[float, float]) -> None:
         self.model.advance(self.now)
+        known = self.model.first.get(id, self.model.parked.get(id, (None,))[0])
         status, state = self.model.outcome(id, y, self.now)
-        found = self.hand.outcome(id, y)
+        found = self.hand.outcome(id, y[0], weight=y[1])
         if status == 200:
-            assert (found.y, found.state) == (y, state)
+            assert (found.y, found.state) == (y[0], state)
         else:
             assert found.status == status
         if status == 409:
-            assert {found.more["given"], found.more["known"]} == {0.0, 1.0}
+            differing = 0 if known[0] != y[0] else 1
+            assert (found.more["given"], found.more["known"]) == (y[differing], known[differing])
 
     @rule(id=IDS, y=LABELS)
-    def correct(self, id: str, y: float) -> None:
-        found = self.hand.correct(id, y)
+    def correct(self, id: str, y: tuple[float, float]) -> None:
+        found = self.hand.correct(id, y[0], weight=y[1])
         if id in self.model.first:
-            assert found.y == y
+            assert (found.y, found.weight) == y
         else:
             assert found.status == (409 if id in self.model.records or id in self._ever_parked() else 404)
 

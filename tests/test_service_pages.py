@@ -129,6 +129,26 @@ def test_the_overview_says_how_each_forecaster_stands(service: Caller) -> None:
     assert 'href="/forecasters/shop"' in body
 
 
+def test_the_overview_shows_the_forecasters_that_are_looked_for(service: Caller) -> None:
+    found = {words: service.get(f"/?find={quote(words)}").body for words in ("sho", "first waiting", "none such", EVIL)}
+    named = {words: re.findall(r'id="row-(\w+)"', body) for words, body in found.items()}
+    assert [*named.values()] == [["shop"], ["waiting", "empty"], [], []]
+    assert 'value="sho"' in found["sho"]
+    assert EVIL not in found[EVIL]
+
+
+def test_those_to_look_at_first_come_first() -> None:
+    def row(name: str, kind: str, evidence: float | None = None, *, off: bool = False) -> dict[str, Any]:
+        known = {} if evidence is None else {"evidence": evidence}
+        return {"name": name, "state": {"kind": kind}, "off": off, **known}
+
+    rows = [
+        row("a", "fine", 0.1), row("b", "alarm", 1.0), row("c", "alarm", 9.0, off=True), row("d", "unavailable"),
+        row("e", "alarm", 2.0), row("f", "empty", 0.0), row("g", "early", 4.0, off=True),
+    ]  # fmt: skip
+    assert "".join(one["name"] for one in sorted(rows, key=feed.urgency)) == "cgebdfa"
+
+
 def test_a_service_without_forecasters_says_how_to_make_one(tmp_path: Path) -> None:
     with served(tmp_path, pages=dashboard()) as caller:
         assert "There is no forecaster yet" in caller.get("/").body
@@ -227,7 +247,9 @@ def test_live_figures_are_events_with_ids_and_json(service: Caller) -> None:
     assert all(row["low"] <= row["high"] for row in figures["reliability"])
     assert service.send("HEAD", "/forecasters/shop/live").status == 200
     overview = json.loads(events(service, "/live", 2)[-1]["data"])
-    assert [one["name"] for one in overview["forecasters"]] == ["empty", "shop", "waiting"]
+    assert [one["name"] for one in overview["forecasters"]] == ["shop", "waiting", "empty"]  # what to look at first
+    assert overview["off"] == 1
+    assert overview["sentence"].startswith("1 of 3 forecasters is off beyond chance: at most 10 % of such a list")
 
 
 def test_the_client_iterates_over_live_figures(service: Caller) -> None:

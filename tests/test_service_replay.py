@@ -8,6 +8,7 @@ pytest.importorskip("typer")
 pytest.importorskip("pyarrow")
 
 import datetime
+import json
 import shutil
 
 import pyarrow.csv as pacsv
@@ -17,7 +18,7 @@ from msgspec import Raw
 from swapcal.archive import Kind, State, packed
 from swapcal.cli import BAD_INPUT
 from swapcal.cli.export import export
-from swapcal.cli.replay import DIFFERENT, SAME, replay
+from swapcal.cli.replay import DIFFERENT, SAME, alarms, replay
 from swapcal.service import history as exporting
 from swapcal.service.events import FORECAST, Event, ForecastBody, encoded
 from swapcal.service.hosted import HostedForecaster
@@ -26,7 +27,7 @@ from swapcal.service.settings import Settings
 from swapcal.service.snapshots import recover
 from swapcal.service.store import Unreadable, open_store
 from tests.commands import runner
-from tests.service_log import outcome_of, record, write_log
+from tests.service_log import outcome_of, record, weight_of, write_log
 
 COUNT = 60
 
@@ -56,7 +57,8 @@ def test_a_log_explains_every_forecast_and_every_snapshot(path):
 
 
 @pytest.mark.parametrize(
-    ("kind", "before", "after"), [("forecast", '"mean":', '"mean":1'), ("outcome", '"y":1', '"y":0')]
+    ("kind", "before", "after"),
+    [("forecast", '"mean":', '"mean":1'), ("outcome", '"y":1', '"y":0'), ("outcome", '"weight":4.0', '"weight":3.0')],
 )
 def test_a_log_that_was_tampered_with_is_found_out(path, kind, before, after):
     store = open_store(str(path))
@@ -149,6 +151,8 @@ def test_export_has_a_row_for_each_forecast(path, tmp_path, monkeypatch, rows):
     corrected = [1.0 - outcome_of(n) if n % 10 == 2 else None for n in range(COUNT + 10)]
     assert table["corrected"].to_pylist() == corrected
     assert table["y"].to_pylist() == [one if two is None else two for one, two in zip(expected, corrected, strict=True)]
+    weights = [2.0 if n % 20 == 2 else weight_of(n) if n % 10 else 1.0 for n in range(COUNT + 10)]
+    assert table["outcome_weight"].to_pylist() == weights
     for number, row in enumerate(table.to_pylist()):
         known = record(number)
         assert (row["shop"], row["price"], row["open"]) == (known["shop"], known["price"], known["open"])
@@ -173,6 +177,31 @@ def test_export_to_csv_of_a_span(path, tmp_path):
     assert "mean" in before.read_text()
     assert run(export, "--store", path, "--out", after, "--since", moment).exit_code == 0
     assert after.read_text() == whole.read_text()
+
+
+def test_export_of_all_forecasters_into_a_folder(path, tmp_path):
+    write_log(str(path), 3, name="other")
+    folder = tmp_path / "all"
+    folder.mkdir()
+    result = run(export, "--store", path, "--out", folder)
+    assert result.exit_code == 0, result.output
+    rows = {file.name: papq.read_table(file).num_rows for file in folder.iterdir()}
+    assert rows == {"shop.parquet": COUNT + 10, "other.parquet": 3}
+
+
+def test_alarms_of_all_forecasters_in_a_store(path):
+    write_log(str(path), 3, name="other")
+    result = run(alarms, "--store", path)
+    assert (result.exit_code, result.stdout) == (0, ""), result.output
+    assert "None of 2 forecasters is off beyond chance." in result.stderr
+    found = json.loads(run(alarms, "--store", path, "--json").stdout)
+    labels = {one["name"]: one["labels"] for one in found["forecasters"]}
+    assert labels == {"shop": 63, "other": 2}
+    result = run(alarms, "--store", path, "--q", "0.999999")
+    listed = [one["name"] for one in found["forecasters"] if one["evidence"] >= 0.3010304]  # 2 / 0.999999
+    assert [line.split(":")[0] for line in result.stdout.splitlines()] == listed
+    assert result.exit_code == bool(listed)
+    assert run(alarms, "--store", path, "--q", "0").exit_code == BAD_INPUT
 
 
 def test_refusals_of_export(path, tmp_path):

@@ -15,13 +15,15 @@ pytest.importorskip("msgspec")
 
 import msgspec
 
-from swapcal.live import Live
+from swapcal.archive import State
+from swapcal.live import Learned, Live
 from swapcal.service.api_error import ApiError
 from swapcal.service.events import encoded
-from swapcal.service.hosted import HostedForecaster
+from swapcal.service.history import AuditedPeriod, audit
+from swapcal.service.hosted import Figures, HostedForecaster
 from swapcal.service.messages import ForecastIn, OutcomeRowIn
 from swapcal.service.queue import FORECASTS, OUTCOMES, Make, Write
-from swapcal.service.settings import LIVE, JsonLog, Limits, Settings
+from swapcal.service.settings import LIVE, JsonLog, Limits, Settings, Watch
 from swapcal.service.snapshots import Still
 from swapcal.service.status import alarms, certificate, describe, engine
 from swapcal.service.store import Unavailable
@@ -377,6 +379,75 @@ def test_bodies_of_events_are_written_as_ever() -> None:
     assert found[4] == ("forecast", b'{"record":' + encoded(ROME) + b"," + issued + b"}")
     assert found[5] == ("outcome", b'{"y":1.0,"state":"learned","parked":true}')
     assert found[6] == ("correction", b'{"y":0.0,"before":1.0,"reason":"typing error"}')
+
+
+def test_weights_are_in_the_log_and_count_in_every_figure() -> None:
+    worker = Hand(MemoryStore(), groups=["city"], scores=["s"], watch=Watch(max_weight=4.0))
+    draw, n = rng(5), 120
+    y, weight, score = (draw.random(n) < 0.4).astype(float), draw.choice([1.0, 2.0, 4.0], n), draw.random(n)
+    weight[:2] = 2.0, 1.0
+    means: list[float] = []
+    for start in range(0, n, 40):
+        chunk = range(start, start + 40)
+        means += [worker.forecast(str(k), {**ROME, "s": float(score[k])}).mean for k in chunk]
+        worker.outcomes(*(OutcomeRowIn(str(k), float(y[k]), weight=float(weight[k])) for k in chunk))
+    bodies = {event.id: event.body for event in worker.store.logs["shop"] if event.kind == "outcome"}
+    assert bodies["0"] == b'{"y":%.1f,"state":"learned","weight":2.0}' % y[0]
+    assert bodies["1"] == b'{"y":%.1f,"state":"learned"}' % y[1]
+    found, error = worker.ask(describe), (np.array(means) - y) ** 2
+    assert (found.labels, found.weighted) == (n, int((weight != 1).sum()))
+    assert found.base_rate == pytest.approx(np.average(y, weights=weight))
+    assert found.brier.forecast == pytest.approx(np.average(error, weights=weight))
+    for bin in found.reliability:
+        own = [w for w, mean in zip(weight, means, strict=True) if bin["from"] <= mean < bin["to"]]
+        assert bin["labels"] == pytest.approx(sum(own) ** 2 / sum(w**2 for w in own))
+    change = error - (score - y) ** 2
+    mean = np.average(change, weights=weight)
+    reach = 1.96 * np.sqrt((weight**2 * (change - mean) ** 2).sum()) / weight.sum()
+    beside = found.scores[0]
+    assert (beside.difference, beside.high) == pytest.approx((mean, mean + reach), abs=1e-7)
+    sizes = {size["group"]: size for size in worker.ask(alarms)["sizes"]}
+    assert sizes["all rows"]["gap"] == pytest.approx(np.average(y - means, weights=weight))
+    again = HostedForecaster(worker.hosted.settings)
+    again.apply(worker.store.logs["shop"])
+    assert bits(again) == bits(worker.hosted)
+    assert_follows_from_log(worker)
+
+
+def test_clusters_bet_once_and_follow_from_the_log() -> None:
+    worker = hand(watch=Watch(clusters="patient"), drop=["patient"])
+    draw, n = rng(7), 90
+    rows = [row(str(k), {**ROME, "patient": int(draw.integers(0, 30))}) for k in range(n)]
+    worker.forecasts(*rows)
+    absent = worker.forecast("x", ROME)
+    assert (absent.status, "'patient'" in absent.detail) == (422, True)
+    assert worker.forecast("y", {**ROME, "patient": None}).status == 422
+    answers = worker.outcomes(*(OutcomeRowIn(str(k), float(draw.random() < 0.5)) for k in range(n)))
+    assert {answer.state for answer in answers} == {"learned"}
+    clusters = len({one.values["patient"] for one in rows})
+    assert f"Tested: {clusters} clusters" in worker.ask(alarms)["sentence"]
+    assert worker.hosted.monitor.rows == n
+    assert_follows_from_log(worker)
+    store, found = worker.store, worker.hosted
+    pieces = HostedForecaster(found.settings)
+    for start in range(0, len(store.logs["shop"]), 7):  # pages that cut a batch
+        pieces.apply(store.logs["shop"][start : start + 7])
+    assert bits(pieces) == bits(found)
+    audited = audit(store, found.settings, AuditedPeriod())
+    assert audited.sums.tally.clusters.clusters == clusters
+
+
+def test_a_snapshot_from_before_weights_counts_each_outcome_once() -> None:
+    figures, rows = Figures(("blend",), ("yours",)), rng(2).random((30, 4))
+    outcomes = (rows[:, 0] < 0.5).astype(float)
+    figures.learn(Learned([*"a" * 30], outcomes, rows[:, 1], rows[:, 2], rows[:, :1], rows[:, 3:]), 1.0)
+    arrays = dict(figures.to_state().arrays)
+    del arrays["counts"]
+    arrays["score_sums"], arrays["reliability"] = arrays["score_sums"][:, :4], arrays["reliability"][:, :3]
+    state = State(arrays, figures.to_state().manifest)
+    again = Figures.from_state(state, ("blend",), ("yours",))
+    for name, values in figures.to_state().arrays.items():
+        assert np.array_equal(values, again.to_state().arrays[name]), name
 
 
 def test_early_outcomes_lapse_by_the_clock_without_any_event() -> None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from swapcal.service import events as bodies
 from swapcal.service.events import CORRECTION, FORECAST, OUTCOME, PARKED, SILENCE, Event
-from swapcal.service.messages import CorrectionOut, ForecastOut, OutcomeOut
+from swapcal.service.messages import CorrectionOut, ForecastOut, OutcomeOut, OutcomeRowIn
 from swapcal.service.replay import _start, replay
 from swapcal.service.settings import Settings
 from swapcal.service.snapshots import PAGE, Still
@@ -44,7 +44,8 @@ def content(event: Event) -> tuple[Any, ...]:
     if event.kind == CORRECTION:
         correction = bodies.correction_body(event.body)
         return correction.y, correction.before, correction.reason
-    return (bodies.outcome_body(event.body).y,)
+    outcome = bodies.outcome_body(event.body)
+    return outcome.y, outcome.counts
 
 
 class Contract:
@@ -64,11 +65,11 @@ class Contract:
         body = (answer.p, answer.mean, answer.low, answer.high, answer.weight)
         self.acknowledged.add(Acknowledged(answer.seq, (FORECAST,), answer.id, body))
 
-    def outcome(self, answer: OutcomeOut, given: float) -> None:
+    def outcome(self, answer: OutcomeOut, given: OutcomeRowIn) -> None:
         """Take an answer to an outcome."""
-        expect(answer.y == given, "an outcome is acknowledged as given", given=given, answer=answer)
+        expect(answer.y == given.y, "an outcome is acknowledged as given", given=given, answer=answer)
         kinds = {"parked": (PARKED,), "repeated": (OUTCOME, PARKED)}.get(answer.state, (OUTCOME,))
-        self.acknowledged.add(Acknowledged(answer.seq, kinds, answer.id, (given,)))
+        self.acknowledged.add(Acknowledged(answer.seq, kinds, answer.id, (given.y, given.weight)))
 
     def correction(self, answer: CorrectionOut) -> None:
         """Take an answer to a correction."""

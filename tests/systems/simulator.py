@@ -26,7 +26,7 @@ from swapcal.service.api_error import ApiError
 from swapcal.service.messages import CorrectionRow, ForecastIn, OutcomeRowIn
 from swapcal.service.queue import CORRECTIONS, FORECASTS, OUTCOMES, Ask, Job, Make, Write
 from swapcal.service.retention import plan
-from swapcal.service.settings import Settings
+from swapcal.service.settings import Settings, Watch
 from swapcal.service.snapshots import recover
 from swapcal.service.sql import Unreadable
 from swapcal.service.status import describe
@@ -40,7 +40,13 @@ PATIENCE = 5.0
 """Seconds after which a client sends again."""
 ROUNDS = 300
 """Rounds without faults in which every request must be answered."""
-SMALL: dict[str, Any] = {"groups": ["city"], "max_dim": 20, "categories": 3, "parked_for": 60.0}
+SMALL: dict[str, Any] = {
+    "groups": ["city"],
+    "max_dim": 20,
+    "categories": 3,
+    "parked_for": 60.0,
+    "watch": Watch(max_weight=4.0),
+}
 PROFILES: list[dict[str, Any]] = [
     {},
     {"max_open": 6},
@@ -60,11 +66,14 @@ def rows_of(kind: str, ids: list[str], draw: random.Random, clock: float) -> lis
         return [_forecast(id, draw, clock) for id in ids]
     if kind == CORRECTIONS:
         return [CorrectionRow(id, float(draw.random() < 0.5), draw.choice(["typo", "audit"])) for id in ids]
-    return [OutcomeRowIn(id, _usual(id) if draw.random() < 0.85 else 1.0 - _usual(id)) for id in ids]
+    return [_outcome(id, draw) for id in ids]
 
 
-def _usual(id: str) -> float:
-    return float(hashlib.sha256(id.encode()).digest()[0] % 3 == 0)
+def _outcome(id: str, draw: random.Random) -> OutcomeRowIn:
+    number, like_before = hashlib.sha256(id.encode()).digest()[0], draw.random()
+    usual, weight = float(number % 3 == 0), 1.0 + number % 4
+    y = usual if like_before < 0.85 else 1.0 - usual
+    return OutcomeRowIn(id, y, weight=weight if like_before < 0.95 else 5.0 - weight)
 
 
 def _forecast(id: str, draw: random.Random, clock: float) -> ForecastIn:
@@ -214,7 +223,7 @@ class World:
         elif request.kind == FORECASTS:
             contract.forecast(answer)
         elif request.kind == OUTCOMES:
-            contract.outcome(answer, row.y)
+            contract.outcome(answer, row)
         else:
             contract.correction(answer)
 

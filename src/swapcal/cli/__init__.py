@@ -13,11 +13,11 @@ PANELS = {
     "Forecast a stream": ("forecast", "label"),
     "Fit a table": ("fit", "predict"),
     "Evaluate forecasts, act on them": ("audit", "compare", "monitor", "decide"),
-    "Forecasts over HTTP": ("serve", "token", "export", "replay", "prune", "backup"),
+    "Forecasts over HTTP": ("serve", "token", "alarms", "export", "replay", "prune", "backup"),
     "Research": ("cite",),
 }
 COMMANDS = tuple(name for names in PANELS.values() for name in names)
-HOMES = {"backup": "export"}
+HOMES = {"alarms": "replay", "backup": "export"}
 """Files of commands that have none of their own."""
 TERMS = (
     "Terms: a forecast is the issued probability p, one of a few dozen levels; its mean is the number before rounding; "

@@ -2,21 +2,27 @@
 
 from contextlib import closing
 from datetime import UTC, datetime
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from swapcal.cli import options
-from swapcal.cli.progress import bar, running
+from swapcal.cli.progress import Run, bar, running
 from swapcal.service.retention import older_than
 from swapcal.service.store import Store, open_store
 from swapcal.tables.output import protect, table_writer
+
+if TYPE_CHECKING:
+    from swapcal.service.history import Exporter
 
 
 def export(
     store: options.Store,
     out: options.Rows = "-",
-    forecaster: Annotated[str | None, typer.Option(help="Name of the forecaster; required if several.")] = None,
+    forecaster: Annotated[
+        str | None, typer.Option(help="Name of the forecaster; required if several, unless --out is a folder.")
+    ] = None,
     since: Annotated[
         str | None, typer.Option(help="Only forecasts accepted at this time or later: 2026-05-01, 2026-05-01T12:00Z.")
     ] = None,
@@ -26,26 +32,33 @@ def export(
 
     One row per forecast: id, time, p, mean, low, high, weight, outcome, corrected, y (the corrected outcome, empty if
     unknown), and the record's own columns; a column with one of these names becomes record.name. The service
-    may be running. Then: swapcal audit FILE --prob mean --target y.
+    may be running. Then: swapcal audit FILE --prob mean --target y. If --out is a folder, every forecaster gets a
+    Parquet file there.
     """
     with running("export") as run, closing(open_store(store)) as opened:
         from swapcal.service.history import Exporter
 
-        protect([store if "://" not in store else None], {"--out": out})
-        name = _one(options.chosen(None if forecaster is None else [forecaster], opened.forecasters()))
-        first, last = _span(opened, name, since, until)
-        table, rows = Exporter(opened, name, first, last), 0
-        with bar(run.console, "reading", "events") as shown:
-            for seq in table.survey():
-                shown.to(seq, seq / max(last, 1))
-        with bar(run.console, "writing", "events") as shown, table_writer(out) as write:
-            for seq, part in table.tables():
-                write(part)
-                rows += len(part)
-                shown.to(seq, seq / max(last, 1))
-                run.kept = f"{rows:,} rows were written" if out == "-" else f"{out} was not written"
-        if out != "-":
-            run.say(f"Wrote {rows:,} forecasts of {name} to {out}.")
+        names = options.chosen(None if forecaster is None else [forecaster], opened.forecasters())
+        outs = {name: str(Path(out, f"{name}.parquet")) for name in names} if Path(out).is_dir() else {_one(names): out}
+        for name, file in outs.items():
+            protect([store if "://" not in store else None], {"--out": file})
+            first, last = _span(opened, name, since, until)
+            _write(run, Exporter(opened, name, first, last), name, file, last)
+
+
+def _write(run: Run, table: "Exporter", name: str, out: str, last: int) -> None:
+    rows = 0
+    with bar(run.console, f"reading {name}", "events") as shown:
+        for seq in table.survey():
+            shown.to(seq, seq / max(last, 1))
+    with bar(run.console, f"writing {name}", "events") as shown, table_writer(out) as write:
+        for seq, part in table.tables():
+            write(part)
+            rows += len(part)
+            shown.to(seq, seq / max(last, 1))
+            run.kept = f"{rows:,} rows were written" if out == "-" else f"{out} was not written"
+    if out != "-":
+        run.say(f"Wrote {rows:,} forecasts of {name} to {out}.")
 
 
 def _one(names: list[str]) -> str:

@@ -18,7 +18,7 @@ from swapcal.cli.progress import Run, running
 from swapcal.live import ConflictingLabelError, ExpiredIdError, Live, UnknownIdError
 from swapcal.live.validation import Id
 from swapcal.tables.delimited import Piece
-from swapcal.tables.outcomes import Positive, ReadAs, checked_outcomes, outcomes
+from swapcal.tables.outcomes import Positive, ReadAs, checked_outcomes, floats, outcomes
 from swapcal.tables.sources import InputError
 
 
@@ -46,6 +46,13 @@ def label(
     target: options.Target,
     id: Annotated[str, typer.Option(help="Column with the ids of the forecasts.")],
     time: Annotated[str | None, typer.Option(help="Column with the time at which each outcome became known.")] = None,
+    weight: Annotated[
+        str | None,
+        typer.Option(
+            help="Column of weights: one over the known probability with which an outcome was obtained, where only "
+            "a part was chosen."
+        ),
+    ] = None,
     until: Annotated[
         str | None,
         typer.Option(help="Then learn as silence what was not reported in a window that ended before this time."),
@@ -66,10 +73,12 @@ def label(
         with holding(state, "its labels"):
             live, counts = load_live(state), Counter[str]()
             positive_value = options.positive_in(target, positive, source)
-            for piece in source.pieces(dict.fromkeys([id, target], ReadAs.raw) | ({time: ReadAs.time} if time else {})):
+            wanted = dict.fromkeys([id, target], ReadAs.raw) | ({time: ReadAs.time} if time else {})
+            for piece in source.pieces(wanted | ({weight: ReadAs.number} if weight else {})):
                 y = _outcomes(piece, target, positive_value, source.dialect.decimal, on_bad_row)
                 times = piece.table[time].to_pylist() if time else [None] * len(y)
-                _learn(live, piece, piece.table[id].to_pylist(), y, times, on_bad_row, counts)
+                weights = floats(piece.table[weight]).tolist() if weight else [None] * len(y)
+                _learn(live, piece, piece.table[id].to_pylist(), y, times, weights, on_bad_row, counts)
             if until is not None:
                 live.settle(_moment(until))
             save_live(live, state)
@@ -104,15 +113,16 @@ def _learn(
     ids: list[Any],
     y: list[float],
     times: list[Any],
+    weights: list[Any],
     on_bad_row: OnBadRow,
     counts: Counter[str],
 ) -> None:
-    for row, (given, value, when) in enumerate(zip(ids, y, times, strict=True), piece.first):
+    for row, (given, value, when, weight) in enumerate(zip(ids, y, times, weights, strict=True), piece.first):
         if not math.isfinite(value):
             counts["without an outcome" if math.isnan(value) else NO_OUTCOME] += 1
             continue
         try:
-            counts[live.label_many([_named(live, given)], [value], time=when)[0]] += 1
+            counts[live.label_many([_named(live, given)], [value], time=when, weight=weight)[0]] += 1
         except (TypeError, ValueError) as error:
             reason = next((words for kind, words in REASONS.items() if isinstance(error, kind)), None)
             if on_bad_row is OnBadRow.stop or reason is None:

@@ -1,8 +1,8 @@
-"""`swapcal replay`: recompute every forecast from the log and compare."""
+"""`swapcal replay` and `swapcal alarms`: recompute every forecast and compare; which forecasters are off."""
 
 import time
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -57,6 +57,44 @@ def _replayed(store: Store, name: str, run: Run) -> int:
     for each in found:
         run.say(f"  {_text(each)}")
     return count
+
+
+def alarms(
+    store: options.Store,
+    q: Annotated[
+        float, typer.Option("--q", min=0.0, max=1.0, help="Largest expected share of sound ones among those listed.")
+    ] = 0.1,
+    json: Annotated[bool, typer.Option("--json", help="Print all forecasters as JSON instead.")] = False,
+) -> None:
+    """List the forecasters of a service's store that are off, the strongest evidence first.
+
+    By e-BH on the lifetime wealth of each: at most a share q of such a list is sound on average, whenever you look and
+    however the forecasters depend on each other. Their states are read from snapshots and later events; the service
+    may be running.
+    Exit code 0: none is off; 1: at least one is; 2: could not run.
+    """
+    with running("alarms") as run, closing(open_store(store)) as opened:
+        import msgspec
+
+        from swapcal.service.snapshots import recover
+        from swapcal.service.status import fleet, standing
+
+        if not 0.0 < q < 1.0:
+            raise ValueError(f"--q: given {q:g}, expected a number between 0 and 1")
+        names = [*opened.forecasters()]
+        standings = []
+        with bar(run.console, "reading", "forecasters") as shown:
+            for count, name in enumerate(names, 1):
+                standings.append(standing(recover(opened, name).hosted))
+                shown.to(count, count / len(names))
+        found = fleet(standings, q)
+        if json:
+            print(msgspec.json.encode(found).decode())
+        else:
+            for one in found.forecasters[: found.off]:
+                print(f"{one.name}: {one.sentence}")
+        run.say(found.sentence)
+    raise typer.Exit(DIFFERENT if found.off else SAME)
 
 
 def _text(difference: "Mismatch") -> str:

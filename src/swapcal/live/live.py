@@ -119,7 +119,9 @@ class Live:
         group, with the blend of the experts and with your scores and models, and not with linear functions of the
         coordinates; `certificate()` is a `GroupCertificate`. Not with `ridge`, `kappa` or `window`, which it has not.
     monitor : a `Monitor` to be fed with every label as it is learned, beside the mean forecast and the columns that it
-        watches; it counts rows, is part of the state, and is found again as `live.monitor`.
+        watches; it counts rows, is part of the state, and is found again as `live.monitor`. With `Monitor(clusters=…)`
+        each cluster bets once, with the first of its labels that is learned; name that column in `drop` if it is no
+        feature.
     low, high : the range of outcomes, by default 0 and 1. Of any other, forecasts are of means: labels, scores, models
         (regressors then), `prior`, `silence` (any number of the range), p, mean and the certificate are on the scale of
         the outcomes. Swap multicalibration and swap regret hold as for probabilities, with squared errors times

@@ -27,9 +27,17 @@ def enter(
     clock: Any = None,
     weights: Array | None = None,
 ) -> None:
-    """Enter rows as they are learned: their watched columns, mean forecasts, labels and weights."""
+    """Enter rows as they are learned: their watched columns, mean forecasts, labels and weights.
+
+    Rows of clusters are entered one by one: each cluster bets with the first of its rows that is learned, whatever else
+    is learned at the same time.
+    """
     wanted = monitor.columns()
-    if len(values) == 1:
+    if len(values) > 1 and monitor.settings.clusters is not None:
+        for k, row in enumerate(values):
+            own = (None if column is None else column[k : k + 1] for column in (clock, weights))
+            enter(monitor, [row], mean[k : k + 1], y[k : k + 1], *own)
+    elif len(values) == 1:
         record = dict(zip(wanted, values[0], strict=True))
         monitor.add(record, float(mean[0]), float(y[0]), None if clock is None else clock[0], weights=weights)
     elif values:
@@ -67,9 +75,20 @@ class MonitorFeed:
             columns = {name: factorise(name, [record.get(name) for record in records]) for name in wanted}
         else:
             columns = _of_frame(records, wanted)
+        self._refuse_missing_clusters(columns)
         texts = [[None if value is None else text_of(value) for value in columns[name].values] for name in wanted]
         codes = [columns[name].codes.tolist() for name in wanted]
         return [tuple(text[k] for text, k in zip(texts, row, strict=True)) for row in zip(*codes, strict=True)]
+
+    def _refuse_missing_clusters(self, columns: Mapping[str, Categories]) -> None:
+        clusters = self.monitor.settings.clusters
+        if clusters is None:
+            return
+        missing = [code for code, value in enumerate(columns[clusters].values) if value is None]
+        rows = np.flatnonzero(np.isin(columns[clusters].codes, missing))
+        if rows.size:
+            row = rows[0] + 1
+            raise ValueError(f"monitor: given no {clusters!r} in row {row}, expected the cluster of every record")
 
     def learn(self, slots: Sequence[int], mean: Array, y: Array, weights: Array | None = None) -> None:
         """Enter forecasts that were open."""

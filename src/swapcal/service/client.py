@@ -137,19 +137,28 @@ class Client:
         shown: list[Json] = self._json("POST", _at(name, "preview"), {"records": list(records)})["forecasts"]
         return shown
 
-    def outcome(self, name: str, id: str | int, y: float, *, time: Any = None) -> str:
-        """Tell what happened; returns learned, held (not mature yet), parked (no forecast yet) or repeated."""
-        state: str = self._json("PUT", _at(name, "outcomes", id), {"y": y, "time": time})["state"]
+    def outcome(self, name: str, id: str | int, y: float, *, time: Any = None, weight: float = 1.0) -> str:
+        """Report what happened; returns learned, held (not mature yet), parked (no forecast yet) or repeated.
+
+        `weight` is one over the probability with which the outcome was obtained, where outcomes are obtained for a part
+        chosen with known probabilities; at most the forecaster's `watch["max_weight"]`.
+        """
+        body = {"y": y, "time": time} | ({} if weight == 1.0 else {"weight": weight})
+        state: str = self._json("PUT", _at(name, "outcomes", id), body)["state"]
         return state
 
     def outcomes(self, name: str, events: Iterable[Mapping[str, Any]]) -> Iterator[Json]:
-        """Tell many: mappings with `id`, `y` and, if wanted, `time`. An answer each; a refused one has a `status`."""
+        """Report many: mappings with `id`, `y` and, if wanted, `time` and `weight`; an answer each.
+
+        A refused one has a `status`.
+        """
         for rows in _batches(events):
             yield from self._json("POST", _at(name, "outcomes"), {"outcomes": rows})["outcomes"]
 
-    def correct(self, name: str, id: str | int, y: float, reason: str) -> Json:
-        """Put an outcome right for audits; what was learned is not unlearned."""
-        logged: Json = self._json("POST", _at(name, "corrections", id), {"y": y, "reason": reason})
+    def correct(self, name: str, id: str | int, y: float, reason: str, *, weight: float | None = None) -> Json:
+        """Put an outcome, and its weight if one is given, right for audits; what was learned is not unlearned."""
+        body = {"y": y, "reason": reason} | ({} if weight is None else {"weight": weight})
+        logged: Json = self._json("POST", _at(name, "corrections", id), body)
         return logged
 
     def about(self, name: str, id: str | int) -> Json:
@@ -174,6 +183,11 @@ class Client:
     def alarms(self, name: str) -> Json:
         """Return the groups that are off beyond chance, and since when."""
         return self._figures(name, "alarms")
+
+    def fleet(self, q: float = 0.1) -> Json:
+        """Return which of all forecasters are off; of those listed at most a share q is sound on average (e-BH)."""
+        found: Json = self._json("GET", "/v1/alarms" + _query(q=q))
+        return found
 
     def audit(self, name: str, *, since: Any = None, until: Any = None) -> Json:
         """Return the audit of a period."""

@@ -25,7 +25,7 @@ from swapcal.service.events import (
     OutcomeBody,
     SettledBody,
 )
-from swapcal.service.hosted import HostedForecaster
+from swapcal.service.hosted import Early, HostedForecaster
 from swapcal.service.messages import CorrectionOut, CorrectionRow, ForecastIn, ForecastOut, OutcomeOut, OutcomeRowIn
 from swapcal.service.settings import Limits
 
@@ -132,11 +132,13 @@ class CommandHandler:
         self._issue(rows, waiting, answers)
         if isinstance(answers[k], ApiError):
             return
-        time, state = early.time, self.hosted.outcome([OutcomeRowIn(id, early.y, early.time)], self.now)[0]
+        row = OutcomeRowIn(id, early.y, early.time, early.weight)
+        state = self.hosted.outcome([row], self.now)[0]
         if not isinstance(state, str):  # dated beyond the forecast's life; but it was acknowledged
-            time, state = None, self.hosted.outcome([OutcomeRowIn(id, early.y)], self.now)[0]
+            row = OutcomeRowIn(id, early.y, weight=early.weight)
+            state = self.hosted.outcome([row], self.now)[0]
         if isinstance(state, str):
-            self._write(OUTCOME, id, OutcomeBody(early.y, state, time, parked=True))
+            self._write(OUTCOME, id, _outcome_body(row, state, parked=True))
         self._write_silence()
 
     def outcomes(self, rows: Sequence[OutcomeRowIn]) -> "list[OutcomeOut | ApiError]":
@@ -147,7 +149,8 @@ class CommandHandler:
         for k, row in enumerate(rows):
             if row.id in waiting:
                 self._deliver(rows, waiting, answers)
-            found = self._outcome_known(row) or self._leap(row) or self._outcome_early(row, waiting, rows, answers)
+            found = self._outcome_known(row) or self._leap(row) or self._overweight(row)
+            found = found or self._outcome_early(row, waiting, rows, answers)
             if found is None:
                 waiting[row.id] = k
             else:
@@ -158,28 +161,40 @@ class CommandHandler:
     def _outcome_known(self, row: OutcomeRowIn) -> "OutcomeOut | ApiError | None":
         id_history, early = self._id_history(row.id), self.hosted.parked.get(row.id)
         if id_history.outcome is not None:
-            y, seq = events.outcome_body(id_history.outcome.body).y, id_history.outcome.seq
+            body, seq = events.outcome_body(id_history.outcome.body), id_history.outcome.seq
+            y, weight = body.y, body.counts
         elif early is not None and id_history.parked is not None:
-            y, seq = early.y, id_history.parked.seq
+            y, weight, seq = early.y, early.weight, id_history.parked.seq
         elif id_history.silence is not None:
             return self._after_silence(row, id_history.silence)
         else:
             return None
-        if y == row.y:
+        if (y, weight) == (row.y, row.weight):
             return OutcomeOut(row.id, y, REPEATED, seq)
+        what, given, known = ("y", row.y, y) if y != row.y else ("weight", row.weight, weight)
         return ApiError(
             "conflict",
-            f"y: given {row.y:g} for id {row.id!r}, expected {y:g} as before; a correction is an act of its own",
+            f"{what}: given {given:g} for id {row.id!r}, expected {known:g} as before; a correction is an act of its "
+            "own",
             id=row.id,
-            given=row.y,
-            known=y,
+            given=given,
+            known=known,
         )
+
+    def _overweight(self, row: OutcomeRowIn) -> ApiError | None:
+        """Refuse a weight for which the monitor's guarantee does not hold: its bets are made for the largest one."""
+        most = self.hosted.settings.watch.max_weight
+        if 1.0 <= row.weight <= most:
+            return None
+        given = f"given {row.weight:g} for id {row.id!r}"
+        expected = f"expected one over the probability of obtaining the outcome, from 1 to watch.max_weight = {most:g}"
+        return ApiError("invalid", f"weight: {given}, {expected}, a setting of the forecaster", id=row.id)
 
     def _after_silence(self, row: OutcomeRowIn, silence: Event) -> OutcomeOut:
         """Log an outcome that came after its window: the first wins, as always; nothing is unlearned."""
         state = REPEATED if events.outcome_body(silence.body).y == row.y else CORRECTED
         self.hosted.corrections += state == CORRECTED
-        seq = self._write(OUTCOME, row.id, OutcomeBody(row.y, state, row.time))
+        seq = self._write(OUTCOME, row.id, _outcome_body(row, state))
         return OutcomeOut(row.id, row.y, state, seq)
 
     def settle(self, most: int) -> None:
@@ -210,8 +225,8 @@ class CommandHandler:
                 id=row.id,
             )
         self._deliver(rows, waiting, answers)
-        self.hosted.park(row.id, row.y, row.time, self.now)
-        return OutcomeOut(row.id, row.y, PARKED, self._write(PARKED, row.id, OutcomeBody(row.y, time=row.time)))
+        self.hosted.park(row.id, Early(row.y, row.time, self.now, row.weight))
+        return OutcomeOut(row.id, row.y, PARKED, self._write(PARKED, row.id, _outcome_body(row)))
 
     def _outcome_refused(self, row: OutcomeRowIn, forecast: Event) -> ApiError | None:
         if row.id not in self.hosted.opened:
@@ -234,7 +249,7 @@ class CommandHandler:
             elif isinstance(state, Exception):
                 answers[k] = ApiError("invalid", str(state), id=row.id)
             else:
-                seq = self._write(OUTCOME, row.id, OutcomeBody(row.y, state, row.time))
+                seq = self._write(OUTCOME, row.id, _outcome_body(row, state))
                 answers[k] = OutcomeOut(row.id, row.y, state, seq)
         self._write_silence()
         waiting.clear()
@@ -253,13 +268,13 @@ class CommandHandler:
         if id_history.corrections:
             last = id_history.corrections[-1]
             body = events.correction_body(last.body)
-            if (body.y, body.reason) == (row.y, row.reason):
-                return CorrectionOut(row.id, body.y, body.before, body.reason, last.seq)
+            if (body.y, body.reason, body.weight) == (row.y, row.reason, row.weight):
+                return CorrectionOut(row.id, body.y, body.before, body.reason, last.seq, id_history.weight)
         before = id_history.y
         assert before is not None, "it has an outcome"
         self.hosted.corrections += 1
-        seq = self._write(CORRECTION, row.id, CorrectionBody(row.y, before, row.reason))
-        return CorrectionOut(row.id, row.y, before, row.reason, seq)
+        seq = self._write(CORRECTION, row.id, CorrectionBody(row.y, before, row.reason, row.weight))
+        return CorrectionOut(row.id, row.y, before, row.reason, seq, id_history.weight)
 
     def _id_history(self, id: str) -> IdHistory:
         found = self.known.get(id)
@@ -273,6 +288,10 @@ class CommandHandler:
         self.events.append(event)
         self._id_history(id).add(event)
         return event.seq
+
+
+def _outcome_body(row: OutcomeRowIn, state: str = "", *, parked: bool = False) -> OutcomeBody:
+    return OutcomeBody(row.y, state, row.time, parked, None if row.weight == 1.0 else row.weight)
 
 
 def _expired(id: str) -> ApiError:

@@ -23,6 +23,10 @@ from swapcal.service.worker import Answer, Worker, answer_at_once, settings_in
 # `ServiceContext`: the desk as the event loop sees it, and what else a request needs.
 
 
+QUESTIONS = 4
+"""Questions to forecasters in one batch of the learning thread, where one request has many."""
+
+
 class ServiceContext:
     """Puts jobs on the desk and awaits their answers.
 
@@ -48,6 +52,7 @@ class ServiceContext:
         self._waiting: dict[asyncio.Future[Any], float] = {}
         """until when answers are waited for, soonest first"""
         self.auditing = asyncio.Semaphore(1)
+        self._beside = asyncio.Semaphore(QUESTIONS)
         self.last: dict[str, ForecasterStatus] = {}
         """what was last known of each forecaster, for metrics while the learner is busy"""
 
@@ -86,6 +91,11 @@ class ServiceContext:
         promise = self._joined().create_future()
         self.worker.submit(Ask(promise, forecaster, question))
         return await self._awaited(promise)
+
+    async def ask_beside(self, forecaster: str, question: Callable[[HostedForecaster], Any]) -> Any:
+        """Return the answer to one of many questions: few at a time, so that writes do not wait for all of them."""
+        async with self._beside:
+            return await self.ask(forecaster, question)
 
     async def _awaited(self, promise: "asyncio.Future[Any]") -> Any:
         self._waiting[promise] = time.monotonic() + self.limits.answer

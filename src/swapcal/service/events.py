@@ -63,6 +63,9 @@ PARKED = "parked"
 
 
 Probability = Annotated[float, Meta(ge=0, le=1)]
+Weight = Annotated[
+    float, Meta(gt=0, description="how often an outcome counts: one over the probability of obtaining it, if known")
+]
 
 
 class IssuedForecast(msgspec.Struct, frozen=True, gc=False):
@@ -101,6 +104,13 @@ class OutcomeBody(msgspec.Struct, frozen=True, omit_defaults=True):
     state: str = ""
     time: float | None = None
     parked: bool = False
+    weight: float | None = None
+    """none for 1, as in logs from before there were weights"""
+
+    @property
+    def counts(self) -> float:
+        """How often it counts."""
+        return 1.0 if self.weight is None else self.weight
 
 
 class SettledBody(msgspec.Struct, frozen=True):
@@ -110,12 +120,13 @@ class SettledBody(msgspec.Struct, frozen=True):
     most: int
 
 
-class CorrectionBody(msgspec.Struct, frozen=True):
-    """The corrected outcome, the outcome before, and the reason."""
+class CorrectionBody(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The corrected outcome, the outcome before, the reason, and the corrected weight if that was another."""
 
     y: float
     before: float
     reason: str
+    weight: float | None = None
 
 
 _ENCODER = msgspec.json.Encoder()
@@ -200,6 +211,16 @@ class IdHistory:
             return correction_body(self.corrections[-1].body).y
         known = self.outcome or self.silence
         return None if known is None else outcome_body(known.body).y
+
+    @property
+    def weight(self) -> float:
+        """How often the outcome counts, corrections included."""
+        for event in reversed(self.corrections):
+            corrected = correction_body(event.body).weight
+            if corrected is not None:
+                return corrected
+        known = self.outcome or self.silence
+        return 1.0 if known is None else outcome_body(known.body).counts
 
 
 def id_histories(events: Iterable[Event]) -> dict[str, IdHistory]:

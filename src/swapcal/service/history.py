@@ -23,9 +23,13 @@ class PastForecast(NamedTuple):
     low: float
     high: float
     weight: float
+    """of `high`"""
     y: float
     time: float
     groups: tuple[Any, ...]
+    cluster: Any = None
+    counts: float = 1.0
+    """how often its outcome counts"""
 
 
 class AuditedPeriod(NamedTuple):
@@ -45,7 +49,8 @@ def past(store: Store, settings: Settings, span: AuditedPeriod, most: int) -> li
     The time of a forecast is the one given with it, or else when it was accepted.
     """
     made: dict[str, PastForecast] = {}
-    outcomes: dict[str, float] = {}
+    outcomes: dict[str, tuple[float, float]] = {}
+    """with their weights"""
     for event in store.events(settings.name):
         if event.kind == FORECAST:
             body = bodies.forecast_body(event.body)
@@ -53,16 +58,21 @@ def past(store: Store, settings: Settings, span: AuditedPeriod, most: int) -> li
             if span.holds(time):
                 record = bodies.record_of(body.record)
                 groups = tuple(record.get(name) for name in settings.groups)
-                made[event.id] = PastForecast(body.p, body.low, body.high, body.weight, np.nan, time, groups)
+                cluster = record.get(settings.watch.clusters) if settings.watch.clusters else None
+                made[event.id] = PastForecast(body.p, body.low, body.high, body.weight, np.nan, time, groups, cluster)
                 if len(made) > most:
                     raise ApiError("large", f"audit: given more than {most:,} forecasts, expected a shorter span")
         elif event.kind == OUTCOME and event.id in made:
-            outcomes[event.id] = bodies.outcome_body(event.body).y
+            outcome = bodies.outcome_body(event.body)
+            outcomes[event.id] = outcome.y, outcome.counts
         elif event.kind == SILENCE and event.id in made:  # an outcome that came with it, too late, stands before it
-            outcomes.setdefault(event.id, bodies.outcome_body(event.body).y)
+            outcomes.setdefault(event.id, (bodies.outcome_body(event.body).y, 1.0))
         elif event.kind == CORRECTION and event.id in outcomes:
-            outcomes[event.id] = bodies.correction_body(event.body).y
-    return [row._replace(y=outcomes[id]) for id, row in made.items() if id in outcomes]
+            corrected = bodies.correction_body(event.body)
+            weight = outcomes[event.id][1] if corrected.weight is None else corrected.weight
+            outcomes[event.id] = corrected.y, weight
+    known = ((row, *outcomes[id]) for id, row in made.items() if id in outcomes)
+    return [row._replace(y=y, counts=weight) for row, y, weight in known]
 
 
 def audit(store: Store, settings: Settings, span: AuditedPeriod, most: int = 1_000_000) -> Audit:
@@ -73,10 +83,13 @@ def audit(store: Store, settings: Settings, span: AuditedPeriod, most: int = 1_0
     columns = dict(zip(PastForecast._fields, zip(*rows, strict=True), strict=True))
     by_group = zip(*columns["groups"], strict=True)
     groups = {name: [*values] for name, values in zip(settings.groups, by_group, strict=True)}
-    numbers: dict[str, Any] = {
-        name: np.array(columns[name], np.float64) for name in ("p", "y", "low", "high", "weight")
-    }
-    return Audit(**numbers, groups=groups or None, time=_times(columns["time"]), title=settings.name)
+    given: dict[str, Any] = {name: np.array(columns[name], np.float64) for name in ("p", "y", "low", "high", "weight")}
+    counts = np.array(columns["counts"], np.float64)
+    weights = None if (counts == 1.0).all() else counts
+    clusters = None if settings.watch.clusters is None else [*columns["cluster"]]
+    time = _times(columns["time"])
+    given |= {"weights": weights, "clusters": clusters, "groups": groups or None, "time": time}
+    return Audit(**given, title=settings.name)
 
 
 def _times(times: tuple[float, ...]) -> Any:
@@ -105,12 +118,13 @@ OWN = {
     "matures": pa.float64(),
     "outcome": pa.float64(),
     "outcome_time": MOMENT,
+    "outcome_weight": pa.float64(),
     "corrected": pa.float64(),
     "silent": pa.bool_(),
     "y": pa.float64(),
 }
 """Columns of ours: `time` is when the service accepted the forecast, `silent` whether it was learned as silence, `y`
-the outcome as it is known now: reported, corrected, or silence."""
+the outcome as it is known now: reported, corrected, or silence, and `outcome_weight` how often it counts."""
 
 
 class Exporter:
@@ -169,16 +183,18 @@ class Exporter:
         row: dict[str, Any] = {_named(name): _value(value, self._kinds[name]) for name, value in record.items()}
         row |= {"seq": event.seq, "id": event.id, "time": _micros(event.time), "model": body.model}
         row |= {"p": body.p, "mean": body.mean, "low": body.low, "high": body.high, "weight": body.weight}
-        row |= {"given_time": body.time, "matures": body.matures, "silent": False}
+        row |= {"given_time": body.time, "matures": body.matures, "silent": False, "outcome_weight": 1.0}
         for other in known:
             if other.kind == OUTCOME:
                 outcome = bodies.outcome_body(other.body)
                 row |= {"outcome": outcome.y, "y": outcome.y, "outcome_time": _micros(other.time)}
+                row["outcome_weight"] = outcome.counts
             elif other.kind == SILENCE:
                 row = {"y": bodies.outcome_body(other.body).y} | row | {"silent": True}
             elif other.kind == CORRECTION:
-                corrected = bodies.correction_body(other.body).y
-                row |= {"corrected": corrected, "y": corrected}
+                corrected = bodies.correction_body(other.body)
+                row |= {"corrected": corrected.y, "y": corrected.y}
+                row |= {} if corrected.weight is None else {"outcome_weight": corrected.weight}
         return row
 
 

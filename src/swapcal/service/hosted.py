@@ -35,7 +35,8 @@ BINS = 20
 PERIODS = 128
 DELAYS = (1.0, 10.0, 60.0, 600.0, 3600.0, 21600.0, 86400.0, 604800.0, 2592000.0)
 """Seconds up to which waits are counted together; the last bin is beyond."""
-LABELS, ONES, BRIER_MEAN, BRIER_ISSUED, SUM_MEAN = range(5)
+WEIGHT, ONES, BRIER_MEAN, BRIER_ISSUED, SUM_MEAN = range(5)
+LABELS, COUNTED_ONES = range(2)
 P_LABELS, P_MEAN, P_ONES, P_BRIER, P_FROM, P_TO = range(6)
 
 
@@ -70,6 +71,7 @@ def _beside_in_words(name: str, change: float, low: float | None, high: float | 
 class Figures:
     """Brier scores of the forecast, of each expert and of the base rate; reliability; the same over time; delays.
 
+    An outcome counts as often as its weight says, once by default; numbers of labels and delays count each once.
     Sums are added one row after the other, so that a log replayed in other batches gives the same bits.
 
     Examples
@@ -83,38 +85,49 @@ class Figures:
     def __init__(self, experts: tuple[str, ...], scores: tuple[str, ...] = ()) -> None:
         self.experts = experts
         self.scores = scores
-        self.score_sums = np.zeros((len(scores), 4))
-        """of each given score: labels, its squared errors, those of the mean less its own, and the squares of that"""
+        self.score_sums = np.zeros((len(scores), 7))
+        """of each given score: labels; w e, w d, w² d², w, w², w² d, of weights w, its squared errors e, and those of
+        the mean less its own, d"""
         self.totals = np.zeros(5)
+        """weights; outcomes, squared errors of mean and level, and means, times the weights"""
+        self.counts = np.zeros(2)
+        """labels, and their outcomes, each once"""
         self.expert_brier = np.zeros(len(experts))
-        self.reliability = np.zeros((BINS, 3))
-        """(bins, 3): labels, sum of mean forecasts, sum of outcomes"""
+        self.reliability = np.zeros((BINS, 4))
+        """(bins, 4): weights, mean forecasts and outcomes times these, and squares of the weights"""
         self.delays = [0.0] * (len(DELAYS) + 1)
         self.delay = [0.0, 0.0]
         """sum and largest, in seconds"""
         self.periods = np.zeros((PERIODS, 6))
-        """labels, sum of means, sum of outcomes, sum of squared errors, first and last time"""
+        """weights; means, outcomes and squared errors times these; first and last time"""
         self.stride = 1
         """labels per period; doubles when all periods are full"""
 
     @property
     def labels(self) -> int:
         """Outcomes learned."""
-        return int(self.totals[LABELS])
+        return int(self.counts[LABELS])
 
     def learn(self, learned: Learned, now: float) -> None:
         """Add labels that are learned now."""
-        error = (learned.mean - learned.y) ** 2
-        rows = np.stack([np.ones_like(error), learned.y, error, (learned.p - learned.y) ** 2, learned.mean], axis=1)
+        error, once = (learned.mean - learned.y) ** 2, np.ones_like(learned.y)
+        weight = (once if learned.weight is None else learned.weight)[:, None]
+        rows = weight * np.stack([once, learned.y, error, (learned.p - learned.y) ** 2, learned.mean], axis=1)
         before = self.labels
+        self.counts = _added(self.counts, np.stack([once, learned.y], axis=1))
         self.totals = _added(self.totals, rows)
-        self.expert_brier = _added(self.expert_brier, (learned.experts - learned.y[:, None]) ** 2)
-        ours, theirs = error[:, None], (learned.scores[:, : len(self.scores)] - learned.y[:, None]) ** 2
-        beside = np.stack([np.ones_like(theirs), theirs, ours - theirs, (ours - theirs) ** 2], axis=2)
-        self.score_sums = _added(self.score_sums, beside)
+        self.expert_brier = _added(self.expert_brier, weight * (learned.experts - learned.y[:, None]) ** 2)
+        self._compare(error[:, None], (learned.scores[:, : len(self.scores)] - learned.y[:, None]) ** 2, weight)
         bins = np.minimum((learned.mean * BINS).astype(np.int64), BINS - 1)
-        np.add.at(self.reliability, bins, rows[:, [LABELS, SUM_MEAN, ONES]])
-        self._enter(before, rows[:, [LABELS, SUM_MEAN, ONES, BRIER_MEAN]], now)
+        np.add.at(self.reliability, bins, np.hstack([rows[:, [WEIGHT, SUM_MEAN, ONES]], weight**2]))
+        self._enter(before, rows[:, [WEIGHT, SUM_MEAN, ONES, BRIER_MEAN]], now)
+
+    def _compare(self, ours: Array, theirs: Array, weight: Array) -> None:
+        """Add squared errors of the mean forecasts and of the given scores."""
+        once, change = np.ones_like(theirs), ours - theirs
+        w, square = weight * once, weight**2 * once
+        beside = [once, weight * theirs, weight * change, square * change**2, w, square, square * change]
+        self.score_sums = _added(self.score_sums, np.stack(beside, axis=2))
 
     def _enter(self, before: int, rows: Array, now: float) -> None:
         """Add rows to their periods, halving the periods whenever they are full."""
@@ -171,11 +184,11 @@ class Figures:
         if not self.labels:
             return "", math.nan
         best = int(np.argmin(self.expert_brier))
-        return self.experts[best], float(self.expert_brier[best]) / self.labels
+        return self.experts[best], float(self.expert_brier[best] / self.totals[WEIGHT])
 
     def is_early(self) -> bool:
         """Tell whether there are too few outcomes of either kind to compare anything."""
-        return bool(min(self.totals[ONES], self.labels - self.totals[ONES]) < ENOUGH)
+        return bool(min(self.counts[COUNTED_ONES], self.labels - self.counts[COUNTED_ONES]) < ENOUGH)
 
     def beside(self) -> list[ScoreBeside]:
         """Return each given score beside the mean forecasts; no interval while it is too early to tell.
@@ -183,15 +196,15 @@ class Figures:
         The interval is 95 % at one look, of outcomes that are independent: it does not hold at all times at once.
         """
         found = []
-        for name, (n, theirs, change, square) in zip(self.scores, self.score_sums.tolist(), strict=True):
+        for name, (n, theirs, change, square, w, ww, cross) in zip(self.scores, self.score_sums.tolist(), strict=True):
             if not n:
                 found.append(ScoreBeside(name, 0, None, None, None, None, f"{name}: no outcome yet."))
                 continue
-            mean = change / n
-            reach = NORMAL * math.sqrt(max(square / n - mean**2, 0.0) / n)
+            mean = change / w
+            reach = NORMAL * math.sqrt(max(square - 2.0 * mean * cross + mean**2 * ww, 0.0)) / w
             low, high = (None, None) if self.is_early() else (mean - reach, mean + reach)
             words = _beside_in_words(name, mean, low, high)
-            found.append(ScoreBeside(name, int(n), theirs / n, mean, low, high, words))
+            found.append(ScoreBeside(name, int(n), theirs / w, mean, low, high, words))
         return found
 
     def mean_delay(self) -> float:
@@ -200,15 +213,18 @@ class Figures:
         return self.delay[0] / count if count else math.nan
 
     def _mean(self, column: int) -> float:
-        return float(self.totals[column]) / self.labels if self.labels else math.nan
+        return float(self.totals[column] / self.totals[WEIGHT]) if self.labels else math.nan
 
     def curve(self) -> list[dict[str, float]]:
-        """Return the reliability curve: labels, mean forecast and observed rate of each range that has any."""
+        """Return the reliability curve: labels, mean forecast and observed rate of each range that has any.
+
+        With weights the number of labels is the effective one: of equal weights that would be known as well.
+        """
         found = []
-        for k, (labels, forecast, ones) in enumerate(self.reliability.tolist()):
-            if labels:
-                ends = {"from": k / BINS, "to": (k + 1) / BINS}
-                found.append({**ends, "labels": labels, "forecast": forecast / labels, "observed": ones / labels})
+        for k, (weight, forecast, ones, squares) in enumerate(self.reliability.tolist()):
+            if weight:
+                ends = {"from": k / BINS, "to": (k + 1) / BINS, "labels": weight**2 / squares}
+                found.append({**ends, "forecast": forecast / weight, "observed": ones / weight})
         return found
 
     def over_time(self) -> list[dict[str, float]]:
@@ -222,7 +238,7 @@ class Figures:
 
     def to_state(self) -> State:
         """Return all sums."""
-        names = ("totals", "expert_brier", "reliability", "delays", "delay", "periods", "score_sums")
+        names = ("totals", "counts", "expert_brier", "reliability", "delays", "delay", "periods", "score_sums")
         arrays: dict[str, Any] = {name: np.array(getattr(self, name)) for name in names}
         return State(arrays, {"stride": self.stride, "scores": len(self.scores)})
 
@@ -232,6 +248,10 @@ class Figures:
         figures = cls(experts, scores)
         for name, values in state.arrays.items():
             setattr(figures, name, values.tolist() if name in ("delay", "delays") else np.array(values))
+        if "counts" not in state.arrays:  # from before outcomes had weights: each counts once
+            figures.counts = figures.totals[[WEIGHT, ONES]]
+            figures.score_sums = figures.score_sums[:, [0, 1, 2, 3, 0, 0, 2]]
+            figures.reliability = figures.reliability[:, [0, 1, 2, 0]]
         figures.stride = state.manifest["stride"]
         return figures
 
@@ -264,6 +284,7 @@ class Early(NamedTuple):
     y: float
     time: float | None
     accepted: float
+    weight: float = 1.0
 
 
 class HostedForecaster:
@@ -327,10 +348,10 @@ class HostedForecaster:
             del self.parked[id]
             self.lapsed += 1
 
-    def park(self, id: str, y: float, time: float | None, now: float) -> None:
+    def park(self, id: str, early: Early) -> None:
         """Keep an outcome for a forecast that has not come."""
-        self.advance(now)
-        self.parked[id] = Early(y, time, now)
+        self.advance(early.accepted)
+        self.parked[id] = early
 
     def forecast(self, rows: Sequence[ForecastIn], now: float) -> "list[IssuedForecast | Exception]":
         """Issue forecasts for ids that have none; a row that is refused has its reason as its answer."""
@@ -357,6 +378,7 @@ class HostedForecaster:
             return [error]
 
     def _issue(self, rows: list[ForecastIn], now: float) -> list[IssuedForecast]:
+        self._refuse_missing_clusters(rows)
         clock, moments = self._moments(rows, now)
         issued = issue(self.live, rows, moments, self._window_end(clock, now))
         self.clock = clock
@@ -369,6 +391,11 @@ class HostedForecaster:
                 self.latest = moment
         self._settle(now)
         return issued
+
+    def _refuse_missing_clusters(self, rows: list[ForecastIn]) -> None:
+        clusters = self.settings.watch.clusters
+        if clusters is not None and any(row.values.get(clusters) is None for row in rows):
+            raise ValueError(f"record: given no {clusters!r}, expected the cluster, as the setting watch.clusters says")
 
     def _moments(self, rows: list[ForecastIn], now: float) -> tuple[str | None, list[float | None]]:
         """Return whose clock counts from here on, and when each forecast is made by it; it never goes backwards."""
@@ -433,7 +460,8 @@ class HostedForecaster:
                 raise ValueError(f"id: given {label.id!r}, expected an open forecast")
             times.append(self._arrival(label, one, now))
         timed = None if all(time is None for time in times) else [math.nan if t is None else t for t in times]
-        states = self.live.label_many([label.id for label in labels], [label.y for label in labels], time=timed)
+        ids, y, weight = zip(*((label.id, label.y, label.weight) for label in labels), strict=True)
+        states = self.live.label_many(ids, y, time=timed, weight=None if {*weight} == {1.0} else weight)
         for one in opened:
             assert one is not None, "checked above"
             self.figures.wait(now - one.accepted)
@@ -465,7 +493,7 @@ class HostedForecaster:
     def _watch(self, learned: Learned, now: float) -> None:
         rows = [self.opened[str(id)].groups for id in learned.ids]
         clock = np.full(len(rows), round(now * 1e6), dtype="datetime64[us]")
-        enter(self.monitor, rows, learned.mean, learned.y, clock)
+        enter(self.monitor, rows, learned.mean, learned.y, clock, learned.weight)
 
     def apply(self, events: Sequence[Event]) -> list[IssuedForecast]:
         """Take events from the log; return what every forecast among them is now, to be compared with what it was."""
@@ -492,7 +520,7 @@ class HostedForecaster:
             elif kind == PARKED:
                 for event in run:
                     body = bodies.outcome_body(event.body)
-                    self.park(event.id, body.y, body.time, now)
+                    self.park(event.id, Early(body.y, body.time, now, body.counts))
             elif kind == CORRECTION:
                 self.corrections += len(run)
             elif kind != MADE:
@@ -563,4 +591,4 @@ def _forecast_row(event: Event) -> ForecastIn:
 
 def _outcome_row(event: Event) -> OutcomeRowIn:
     body = bodies.outcome_body(event.body)
-    return OutcomeRowIn(event.id, body.y, body.time)
+    return OutcomeRowIn(event.id, body.y, body.time, body.counts)

@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from msgspec.structs import force_setattr
 
 from swapcal.service.api_error import ApiError
-from swapcal.service.events import IssuedForecast, Probability, record_of
+from swapcal.service.events import IssuedForecast, Probability, Weight, record_of
 from swapcal.service.settings import Name, Settings
 from swapcal.tables.clock import seconds_of
 
@@ -89,6 +89,7 @@ class OutcomeIn(Struct, frozen=True, forbid_unknown_fields=True):
 
     y: Outcome
     time: Moment = None
+    weight: Weight = 1.0
 
 
 class OutcomeRowIn(Struct, frozen=True, forbid_unknown_fields=True):
@@ -97,6 +98,7 @@ class OutcomeRowIn(Struct, frozen=True, forbid_unknown_fields=True):
     id: Id
     y: Outcome
     time: Moment = None
+    weight: Weight = 1.0
 
     def __post_init__(self) -> None:
         """Settle id, outcome and moment, where they are not yet what they mean."""
@@ -121,10 +123,11 @@ class OutcomeOut(Struct, frozen=True):
 
 
 class CorrectionIn(Struct, frozen=True, forbid_unknown_fields=True):
-    """What an outcome should have been, and why."""
+    """What an outcome should have been, and why; without a weight that stays as it was."""
 
     y: Outcome
     reason: Annotated[str, Meta(min_length=1, max_length=1000)]
+    weight: Weight | None = None
 
 
 class CorrectionRow(Struct, frozen=True, gc=False):
@@ -133,6 +136,7 @@ class CorrectionRow(Struct, frozen=True, gc=False):
     id: str
     y: float
     reason: str
+    weight: float | None = None
 
 
 class CorrectionOut(Struct, frozen=True):
@@ -143,6 +147,7 @@ class CorrectionOut(Struct, frozen=True):
     before: float
     reason: str
     seq: int
+    weight: float = 1.0
 
 
 class ForecasterOut(Struct, frozen=True):
@@ -178,6 +183,7 @@ class CorrectionShown(Struct, frozen=True):
     reason: str
     seq: int
     accepted: float
+    weight: float | None = None
 
 
 class OutcomeShown(Struct, frozen=True):
@@ -188,6 +194,7 @@ class OutcomeShown(Struct, frozen=True):
     accepted: float
     time: float | None
     parked: bool
+    weight: float = 1.0
 
 
 class ForecastShown(Struct, frozen=True):

@@ -93,14 +93,14 @@ async def outcome(call: Call) -> Reply:
     """Report the outcome of one forecast."""
     given = decoded(_OUTCOME, await call.json())
     id = id_of(call.id, call.context.limits.id)
-    row = OutcomeRowIn(id, given.y, given.time)
+    row = OutcomeRowIn(id, given.y, given.time, given.weight)
     return _json(await _single(call, OUTCOMES, row))
 
 
 async def correction(call: Call) -> Reply:
     """Say that an outcome was another, and why."""
     given = decoded(_CORRECTION, await call.json())
-    row = CorrectionRow(id_of(call.id, call.context.limits.id), float(given.y), given.reason)
+    row = CorrectionRow(id_of(call.id, call.context.limits.id), float(given.y), given.reason, given.weight)
     return _json(await _single(call, CORRECTIONS, row))
 
 
@@ -275,16 +275,17 @@ def _shown(id: str, id_history: IdHistory, waits: bool, parked: bool, explanatio
 def _outcome_shown(id_history: IdHistory) -> OutcomeShown | None:
     if id_history.outcome is not None:
         body = events.outcome_body(id_history.outcome.body)
-        return OutcomeShown(body.y, id_history.outcome.seq, id_history.outcome.time, body.time, body.parked)
+        event = id_history.outcome
+        return OutcomeShown(body.y, event.seq, event.time, body.time, body.parked, body.counts)
     if id_history.parked is not None and id_history.forecast is None:
-        early = events.outcome_body(id_history.parked.body)
-        return OutcomeShown(early.y, id_history.parked.seq, id_history.parked.time, early.time, True)
+        early, event = events.outcome_body(id_history.parked.body), id_history.parked
+        return OutcomeShown(early.y, event.seq, event.time, early.time, True, early.counts)
     return None
 
 
 def _correction_shown(event: Event) -> CorrectionShown:
     body = events.correction_body(event.body)
-    return CorrectionShown(body.y, body.before, body.reason, event.seq, event.time)
+    return CorrectionShown(body.y, body.before, body.reason, event.seq, event.time, body.weight)
 
 
 async def decision(call: Call) -> Reply:
@@ -336,6 +337,31 @@ async def certificate(call: Call) -> Reply:
 async def alarms(call: Call) -> Reply:
     """Show for whom the forecasts are off."""
     return await _asked(call, status.alarms)
+
+
+async def fleet(call: Call) -> Reply:
+    """Show which of all forecasters are off."""
+    q = _share(call.request.query_params.get("q", "0.1"))
+    names = await run_in_threadpool(call.context.store.forecasters)
+    return json_response(status.fleet(await asyncio.gather(*(_standing_of(call, name) for name in names)), q))
+
+
+async def _standing_of(call: Call, name: str) -> status.Standing:
+    try:
+        found: status.Standing = await call.context.ask_beside(name, status.standing)
+    except ApiError as error:
+        return status.unknown_standing(name, error.detail)
+    return found
+
+
+def _share(given: str) -> float:
+    try:
+        q = float(given)
+    except ValueError:
+        q = -1.0
+    if not 0.0 < q < 1.0:
+        raise ApiError("invalid", f"q: given {given[:20]!r}, expected a number between 0 and 1")
+    return q
 
 
 async def audit(call: Call) -> Reply:
@@ -429,6 +455,13 @@ ID = Parameter("id", "path", "The forecast", True, {"type": "string", "minLength
 LOSS = Parameter("loss", "query", "Such as pinball:0.9", True, {"type": "string"})
 AT = Parameter("at", "query", "mean, or p for the issued level", False, {"type": "string", "enum": ["mean", "p"]})
 SINCE = Parameter("since", "query", "Forecasts made from then on: a number, or an ISO date", False, {"type": "string"})
+Q = Parameter(
+    "q",
+    "query",
+    "Largest expected share of sound forecasters among those listed; 0.1 by default",
+    False,
+    {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
+)
 UNTIL = Parameter("until", "query", "Forecasts made before then", False, {"type": "string"})
 
 
@@ -495,4 +528,5 @@ ENDPOINTS = (
     _read("", forecaster, m.ForecasterOut),
     Endpoint("POST", ALL, make, ADMIN, (Settings,), (m.ForecasterOut,), MADE, statuses=(200, 201)),
     Endpoint("GET", ALL, forecasters, READ, (), (m.ForecastersOut,), (503,)),
+    Endpoint("GET", "/v1/alarms", fleet, READ, (), (status.Fleet,), (422, 503), (Q,)),
 )

@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from swapcal._validate import LEAST_RIDGE, MOST_RIDGE
 from swapcal.live import Live
+from swapcal.live.validation import MOST_WEIGHT
 from swapcal.monitor import Monitor
 from swapcal.service.api_error import ApiError
 
@@ -114,11 +115,18 @@ WEEK = 7 * 86400.0
 
 
 class Watch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the monitor guarantees: gaps up to `tolerance` raise no alarm."""
+    """What the monitor guarantees: gaps up to `tolerance` raise no alarm; outcomes weigh at most `max_weight`.
+
+    The larger that is, the smaller are the bets, and the later an alarm is raised. `clusters` is the column of the
+    records whose rows belong together (patient, household, day): each cluster bets once, with its first outcome that is
+    learned, and audits take clusters as a whole.
+    """
 
     tolerance: Annotated[float, Meta(ge=0, lt=1)] = 0.01
     run_length: Annotated[float, Meta(ge=1)] = 1_000_000.0
     alpha: Annotated[float, Meta(gt=0, lt=1)] = 0.05
+    max_weight: Annotated[float, Meta(ge=1, le=MOST_WEIGHT)] = 1.0
+    clusters: Column | None = None
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -77,16 +77,19 @@ _PARKED = msgspec.json.Decoder(dict[str, Early])
 def _fields(manifest: Manifest, shapes: Shapes) -> dict[str, Field]:
     """Return the arrays of a snapshot; the labels counted lie in periods, which are halved when full."""
     labels = PERIODS * manifest["figures"]["stride"]
+    weighted = "figures.counts" in shapes  # later than the others
     figures = {
-        "totals": floats(5, least=[0, *4 * [-np.inf]], most=[labels, *4 * [np.inf]]),
+        "totals": floats(5, least=[0, *4 * [-np.inf]], most=[np.inf if weighted else labels, *4 * [np.inf]]),
         "expert_brier": floats("experts"),
-        "reliability": floats(BINS, 3),
+        "reliability": floats(BINS, 4 if weighted else 3),
         "delays": floats(len(DELAYS) + 1),
         "delay": floats(2),
         "periods": floats(PERIODS, 6),
     }
     if "scores" in manifest["figures"]:  # later than the others
-        figures["score_sums"] = floats(manifest["figures"]["scores"], 4)
+        figures["score_sums"] = floats(manifest["figures"]["scores"], 7 if weighted else 4)
+    if weighted:
+        figures["counts"] = floats(2, least=[0, 0], most=[labels, np.inf])
     return {name: octets(name) for name in ("live", "monitor", "opened", "parked")} | below("figures", figures)
 
 

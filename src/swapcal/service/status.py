@@ -1,12 +1,14 @@
 """`ForecasterStatus`: how a forecaster is doing, in numbers and in a sentence."""
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from swapcal.engine.certificate import IssuedErrors
 from swapcal.engine.forecaster import Forecaster
+from swapcal.monitor import Lifetime, e_bh
 from swapcal.monitor.alarms import sentence
 from swapcal.service.hosted import DELAYS, HostedForecaster
 
@@ -104,6 +106,8 @@ class ForecasterStatus(msgspec.Struct, frozen=True):
     """what is unusual about the outcomes known, each with the setting that repairs it"""
     reliability: list[dict[str, float]]
     over_time: list[dict[str, float]]
+    weighted: int = 0
+    """labels whose weight is not 1; rates and Brier scores here, reliability and periods are by weight"""
     issued: IssuedErrors | None = None
     """exact errors of the issued levels p, not of the mean forecasts, as sums over outcomes; null before the first"""
 
@@ -149,6 +153,7 @@ def describe(hosted: HostedForecaster) -> ForecasterStatus:
         outcome_warnings=live.sentences(),
         reliability=figures.curve(),
         over_time=figures.over_time(),
+        weighted=live.weighted,
         issued=live.issued,
     )
 
@@ -161,6 +166,78 @@ def alarms(hosted: HostedForecaster) -> dict[str, Any]:
     """Return who is off, since when and by how much; of the learning thread."""
     found = hosted.monitor.summary(hosted.name)
     return {name: found[name] for name in ("rows", "alarmed", "sentence", "alarms", "lifetime", "sizes", "history")}
+
+
+# All forecasters together: which of them are off.
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """One of many forecasters: `off` if e-BH lists it; evidence is log10 of its lifetime wealth, null if unknown."""
+
+    name: str
+    off: bool
+    evidence: Figure
+    labels: int
+    alarms: int
+    sentence: str
+
+
+class Fleet(msgspec.Struct, frozen=True):
+    """Which of all forecasters are off, the strongest evidence first; of those listed a share q is sound on average."""
+
+    q: float
+    off: int
+    sentence: str
+    forecasters: list[Standing]
+
+
+def standing(hosted: HostedForecaster) -> Standing:
+    """Return how a forecaster stands by itself; of the learning thread."""
+    monitor = hosted.monitor
+    alarms, test = monitor.alarms(), monitor.test()
+    words = sentence(alarms, test.rejected, monitor.settings.tolerance, len(monitor.groups()), monitor.rows)
+    return Standing(hosted.name, False, test.log10_wealth, hosted.figures.labels, len(alarms), words)
+
+
+def unknown_standing(name: str, why: str) -> Standing:
+    """Return the standing of a forecaster that is not available: it counts as one without evidence."""
+    return Standing(name, False, None, 0, 0, why)
+
+
+def listed_off(evidence: Mapping[str, Figure], q: float) -> list[str]:
+    """Return the forecasters that e-BH lists, by log10 of their lifetime wealth; one that is unknown is not listed.
+
+    It counts among all the same: the limits rise with the number of forecasters.
+
+    Examples
+    --------
+    >>> listed_off({"a": 4.0, "b": 0.2, "c": None}, 0.1)
+    ['a']
+    """
+    tests = {name: -math.inf if wealth is None else wealth for name, wealth in evidence.items()}
+    return e_bh({name: Lifetime(wealth, wealth, 1.0, False) for name, wealth in tests.items()}, q)
+
+
+def fleet(standings: Sequence[Standing], q: float) -> Fleet:
+    """Return which of all forecasters are off."""
+    named = listed_off({one.name: one.evidence for one in standings}, q)
+    rows = [msgspec.structs.replace(one, off=one.name in {*named}) for one in standings]
+    rows.sort(key=lambda one: (not one.off, -(-math.inf if one.evidence is None else one.evidence), one.name))
+    return Fleet(q, len(named), fleet_sentence(len(named), len(rows), q), rows)
+
+
+def fleet_sentence(off: int, count: int, q: float) -> str:
+    """Say how many forecasters are off, and what that is worth.
+
+    Examples
+    --------
+    >>> fleet_sentence(0, 3, 0.1)
+    'None of 3 forecasters is off beyond chance.'
+    """
+    if not off:
+        return f"None of {count:,} forecasters is off beyond chance."
+    share = f"at most {100 * q:g} % of such a list are sound on average"
+    return f"{off:,} of {count:,} forecasters {'is' if off == 1 else 'are'} off beyond chance: {share}."
 
 
 def engine(hosted: HostedForecaster) -> Forecaster | None:

@@ -29,6 +29,13 @@ MOST_HISTORIES = 6
 EARLY = 200
 """Outcomes below which no quality figure is shown."""
 
+BRIEF = ("name", "seq", "time", "forecasts", "labels", "open", "coverage", "brier", "alarms")
+"""What the overview shows of each forecaster."""
+Q = 0.1
+"""Largest expected share of sound forecasters among those that the overview lists as off."""
+URGENCY = ("alarm", "unavailable", "early", "waiting", "empty", "fine")
+"""Kinds of states, the one to look at first first."""
+
 Figures = dict[str, Any]
 
 
@@ -76,8 +83,9 @@ def see_briefly(hosted: HostedForecaster, known: int | None = None) -> Seen | No
         return None
     began = time.perf_counter()
     found: Figures = msgspec.to_builtins(status.describe(hosted))
-    del found["reliability"], found["over_time"]
-    return Seen({**found, "state": state(found)}, time.perf_counter() - began)
+    brief = {name: found[name] for name in BRIEF}
+    evidence = hosted.monitor.test().log10_wealth
+    return Seen({**brief, "state": state(found), "evidence": evidence}, time.perf_counter() - began)
 
 
 def state(found: Mapping[str, Any]) -> dict[str, str]:
@@ -129,6 +137,12 @@ def with_band(curve: list[dict[str, float]]) -> list[dict[str, float]]:
     labels, forecast = (np.array([row[name] for row in curve]) for name in ("labels", "forecast"))
     ends = binom.ppf([[0.025], [0.975]], labels, np.clip(forecast, 0.0, 1.0)) / np.maximum(labels, 1.0)
     return [{**row, "low": low, "high": high} for row, low, high in zip(curve, *ends.tolist(), strict=True)]
+
+
+def urgency(figures: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return what puts forecasters in order, those to look at first first: off, by state, by evidence, by name."""
+    kind = figures["state"]["kind"]
+    return not figures["off"], URGENCY.index(kind), -figures.get("evidence", 0.0), figures["name"]
 
 
 # Reporters: look at one forecaster, or at all of them, and return what is new.
@@ -262,17 +276,20 @@ class OverviewReporter:
         self._rates: dict[str, Rates] = {}
 
     async def look(self) -> Seen:
-        """Return the figures of all, by name."""
+        """Return the figures of all, those to look at first first."""
         names = sorted(await run_in_threadpool(self._context.store.forecasters))
         seconds = sum(await asyncio.gather(*(self._look(name) for name in names)))
-        found = [self._seen[name] for name in names]
-        return Seen({"seq": sum(one.get("seq", 0) for one in found), "forecasters": found}, seconds)
+        off = status.listed_off({name: self._seen[name].get("evidence") for name in names}, Q)
+        found = sorted(({**self._seen[name], "off": name in {*off}} for name in names), key=urgency)
+        words = status.fleet_sentence(len(off), len(names), Q)
+        seq = sum(one.get("seq", 0) for one in found)
+        return Seen({"seq": seq, "forecasters": found, "off": len(off), "sentence": words}, seconds)
 
     async def _look(self, name: str) -> float:
         known = self._seen.get(name, {})
         try:
             unchanged = None if known.get("state", {}).get("kind") == "unavailable" else known.get("seq")
-            seen: Seen | None = await self._context.ask(name, lambda hosted: see_briefly(hosted, unchanged))
+            seen: Seen | None = await self._context.ask_beside(name, lambda hosted: see_briefly(hosted, unchanged))
         except ApiError as error:
             self._seen[name] = {**known, "name": name, "state": unavailable(error.detail)}
             return 0.0

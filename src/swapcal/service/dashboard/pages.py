@@ -357,8 +357,11 @@ class Dashboard:
 
     async def overview(self, call: Call) -> Reply:
         """Show all forecasters."""
-        edition = await self._broadcast(call.context, ALL).latest()
-        return page("overview.html", figures=await edition.html(), signed=call.context.auth.required)
+        edition, find = await self._broadcast(call.context, ALL).latest(), call.request.query_params.get("find", "")
+        html = await edition.html()
+        if find.strip():
+            html = await run_in_threadpool(lambda: render("overview_figures.html", **_found(edition.figures, find)))
+        return page("overview.html", figures=html, find=find[:LONGEST], signed=call.context.auth.required)
 
     async def forecaster(self, call: Call) -> Reply:
         """Show one forecaster, and perhaps one of its forecasts."""
@@ -403,6 +406,16 @@ class Dashboard:
         """Give the audit's report as a file."""
         found = await routes.report(call)
         return Reply(found.content, found.status_code, found.media, {**(found.more or {}), **_attachment(call, "html")})
+
+
+def _found(figures: Mapping[str, Any], find: str) -> dict[str, Any]:
+    """Return the overview's figures of the forecasters in whose name and state all words occur."""
+    words = find.lower().split()
+    texts = [
+        (one, f"{one['name']} {one['state']['title']}{' stands out' if one['off'] else ''}".lower())
+        for one in figures["forecasters"]
+    ]
+    return {**figures, "forecasters": [one for one, text in texts if all(word in text for word in words)]}
 
 
 async def _events(broadcast: Broadcast, with_html: bool) -> AsyncIterator[bytes]:

@@ -30,6 +30,7 @@
       heard = new Date();
       const told = JSON.parse(event.data);
       lay(figures, told.html);
+      sift();
       draw(told);
       say("live", "Live");
     };
@@ -41,6 +42,20 @@
       }
     };
   }
+
+  // The overview's words to look for: rows without all of them are hidden, also those that come later.
+  const find = document.getElementById("find");
+
+  function sift() {
+    if (!find) return;
+    const words = find.value.toLowerCase().split(/\s+/).filter(Boolean);
+    for (const row of figures.querySelectorAll("tbody tr")) {
+      const text = [...row.children].slice(0, 2).map((cell) => cell.textContent.toLowerCase()).join(" ");
+      row.hidden = !words.every((word) => text.includes(word));
+    }
+  }
+
+  if (find) find.addEventListener("input", sift);
 
   // A refused stream does not say why; the page itself does: a redirect means that somebody has to sign in again.
   async function retry() {
