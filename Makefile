@@ -19,13 +19,17 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
-# $(VENV)/.a,b is the package with the extras a and b.
+# $(VENV)/.a,b is the package with the extras a and b; these are the package with a group of developers' needs.
 $(VENV)/.%: $(VENV)/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet -e ".[$*]"
 	@touch $@
 
+$(addprefix $(VENV)/.,bench dev docs peers release): $(VENV)/.%: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet -e . --group $*
+	@touch $@
+
 $(VENV)/.systems: $(VENV)/bin/python pyproject.toml tests/systems/prepare.sh
-	$(BIN)/python -m pip install --quiet -e ".[systems]"
+	$(BIN)/python -m pip install --quiet -e . --group systems
 	PATH="$(abspath $(BIN)):$$PATH" sh tests/systems/prepare.sh
 	@touch $@
 

@@ -100,7 +100,7 @@ def _audited(dataset: Any, model: Any, predictions: str | None, config: Mapping[
     from swapcal.audit import Audit
 
     features = dataset.features_data
-    known = features if hasattr(features, "columns") else dict(zip(dataset.feature_names, features.T, strict=True))
+    known = features if hasattr(features, "columns") else pd.DataFrame(features, columns=dataset.feature_names)
     p = dataset.predictions_data if model is None else _forecasts(model, features, predictions)
     y = np.asarray(dataset.labels_data)
     if "pos_label" in config:
@@ -112,7 +112,7 @@ def _audited(dataset: Any, model: Any, predictions: str | None, config: Mapping[
         if name not in known:
             raise ValueError(f"evaluator_config: given column {name!r}, expected one of {', '.join(map(str, known))}")
     options = {name: config[name] for name in AUDITED if name in config}
-    frame = {name: known[name] for name in used} | {prob: _positive(p), target: y}
+    frame = known[[*dict.fromkeys(used)]].assign(**{prob: _positive(p), target: y})
     return Audit.from_frame(frame, prob=prob, target=target, **{"title": dataset.name, **options}, **columns)
 
 
