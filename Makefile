@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SWAPCAL_DATA ?= $(abspath ../shared/data)
 export SWAPCAL_DATA
 
-.PHONY: setup demo demo-service docs test test-portable simulate test-power test-systems check golden bench bench-baseline bench-files bench-scale bench-service bench-streams bench-batch decisions forgetting monitoring rates measured seeds soak release-check clean help
+.PHONY: setup demo demo-service docs test test-portable simulate test-power test-systems check golden bench bench-baseline bench-files bench-scale bench-service bench-streams bench-batch decisions forgetting monitoring rates measured seeds soak release-check constraints clean help
 
 help:            ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -19,13 +19,17 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
-# $(VENV)/.a,b is the package with the extras a and b.
+# $(VENV)/.a,b is the package with the extras a and b; these are the package with a group of developers' needs.
 $(VENV)/.%: $(VENV)/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet -e ".[$*]"
 	@touch $@
 
+$(addprefix $(VENV)/.,bench dev docs peers release): $(VENV)/.%: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet -e . --group $*
+	@touch $@
+
 $(VENV)/.systems: $(VENV)/bin/python pyproject.toml tests/systems/prepare.sh
-	$(BIN)/python -m pip install --quiet -e ".[systems]"
+	$(BIN)/python -m pip install --quiet -e . --group systems
 	PATH="$(abspath $(BIN)):$$PATH" sh tests/systems/prepare.sh
 	@touch $@
 
@@ -69,11 +73,13 @@ simulate: $(VENV)/.dev     ## the service under faults, clients and clocks of on
 test-power: $(VENV)/.dev     ## power loss at every sync of the store, a fault at every operation; minutes
 	SWAPCAL_POWER=all $(BIN)/python -m pytest -m systems -s tests/systems/test_power.py
 
-check: $(VENV)/.dev     ## ruff, mypy --strict, import directions
+check: $(VENV)/.dev     ## ruff, mypy --strict, import directions, workflows
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-actions action.yml
 
 golden: $(VENV)/.dev     ## record tests/golden anew, only for a declared change (PARTS="values texts api saved")
 	$(BIN)/python -m tests.golden.record $(PARTS)
@@ -125,6 +131,9 @@ soak: $(VENV)/.dev     ## numerics after 10^8 updates (many minutes)
 
 release-check: $(VENV)/.release     ## build, check the metadata, try the wheel under Python 3.11 to 3.13; leaves dist/
 	$(BIN)/python release/check.py
+
+constraints: $(VENV)/.dev     ## record the versions of all packages here; PIP_CONSTRAINT=release/constraints.txt make setup installs them
+	$(BIN)/python -m pip freeze --exclude-editable > release/constraints.txt
 
 clean:           ## remove the environment and caches
 	rm -rf $(VENV) $(VENV)-peers dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -10,6 +10,7 @@ NEEDS = {
     "src/swapcal/engine/oracle_certificate.py": ("sklearn",),
     "src/swapcal/oracles.py": ("river", "sklearn"),
     "src/swapcal/adapters/river.py": ("river",),
+    "src/swapcal/adapters/mlflow.py": ("mlflow", "sklearn", "pandas"),
     "src/swapcal/adapters/spark": ("pyspark", "pandas", "pyarrow", "sklearn"),
     "src/swapcal/service": ("apsw", "httptools", "msgspec", "prometheus_client", "starlette", "typer", "pyarrow"),
     "src/swapcal/service/postgres.py": ("psycopg",),

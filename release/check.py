@@ -17,6 +17,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PYTHONS = ("3.11", "3.12", "3.13")
 EXTRAS = "cli,sklearn"
 FAILED, MISSING = 1, 3
+BILL = ROOT / "build" / "sbom.json"
+"""The software bill of materials (CycloneDX) of the last environment tried."""
 
 
 def run(*command: object, at: Path = ROOT) -> None:
@@ -36,7 +38,7 @@ def built(folder: Path) -> Path:
 
 
 def check_names(wheel: Path) -> str:
-    """Return the version that the wheel, the sources, the changelog and the citation agree upon."""
+    """Return the version that the wheel, the sources, the changelog, the citation and the recipe agree upon."""
     with zipfile.ZipFile(wheel) as archive:
         (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         version = Parser().parsestr(archive.read(metadata).decode())["Version"]
@@ -44,6 +46,7 @@ def check_names(wheel: Path) -> str:
         ("src/swapcal/version.py", r'__version__ = "([^"]+)"'),
         ("CHANGELOG.md", r"(?m)^## (\S+)"),
         ("CITATION.cff", r"(?m)^version: (\S+)"),
+        ("release/recipe.yaml", r'(?m)^  version: "(\S+)"'),
     ):
         found = re.search(pattern, (ROOT / file).read_text(encoding="utf-8"))
         if found is None or found[1] != version:
@@ -68,12 +71,14 @@ def interpreter(version: str) -> str | None:
 
 
 def try_wheel(python: str, wheel: Path, version: str, folder: Path) -> None:
-    """Install the wheel into a clean environment and use it, away from the sources."""
+    """Install the wheel into a clean environment, use it away from the sources, and list what was installed."""
     run(python, "-m", "venv", folder / "env", at=folder)
     inside = folder / "env" / "bin" / "python"
     run(inside, "-m", "pip", "install", "--quiet", f"{wheel}[{EXTRAS}]", at=folder)
     shutil.copy(ROOT / "release" / "smoke.py", folder)
     run(inside, "smoke.py", version, at=folder)
+    BILL.parent.mkdir(exist_ok=True)
+    run(sys.executable, "-m", "cyclonedx_py", "environment", inside, "--output-file", BILL)
 
 
 def main(versions: tuple[str, ...]) -> int:
