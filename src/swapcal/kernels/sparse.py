@@ -129,9 +129,9 @@ class SparseScratch(NamedTuple):
     place: Integers
     """(1 + columns,) their cells at the level that learns."""
     exponent: Array
-    """(STEPS,)"""
+    """((1 + columns) STEPS,) of the experts of all members, so that their exponentials are computed together."""
     bits: Integers
-    """(STEPS,)"""
+    """Of the same shape."""
 
 
 @shared
@@ -328,19 +328,24 @@ def is_heavy(state: SparseMemory, k: int, group: int, scratch: SparseScratch) ->
 
 
 @inlined
-def weigh(state: SparseMemory, k: int, group: int, scratch: SparseScratch) -> None:
-    """Compute the weight of a cell's experts anew, and what either outcome would add to it."""
+def write_exponents(state: SparseMemory, k: int, exponent: Array, scratch: SparseScratch) -> None:
+    """Write the logarithms of the weights of a cell's experts, but for the group's share."""
     level, n, A = int(state.cells[k, C_LEVEL]), state.cells[k, C_MASS], state.cells[k, C_RESIDUAL]
-    exponent, share, reference = scratch.exponent, state.share[group], state.reference[level]
+    reference = state.reference[level]
     for j in range(STEPS):
         s = scratch.steps[level, j]
         exponent[j] = s * (4.0 * A - 2.0 * s * n) - reference
-    exponentiate(exponent, scratch.bits)
+
+
+@inlined
+def weigh(state: SparseMemory, k: int, group: int, experts: Array, scratch: SparseScratch) -> None:
+    """Replace the weight of a cell's experts by the sum of theirs, in the total too; and what outcomes would add."""
+    level, share = int(state.cells[k, C_LEVEL]), state.share[group]
     weight, up, down = 0.0, 0.0, 0.0
     for j in range(STEPS):
-        weight += exponent[j]
-        up += exponent[j] * scratch.up[level, j]
-        down += exponent[j] * scratch.down[level, j]
+        weight += experts[j]
+        up += experts[j] * scratch.up[level, j]
+        down += experts[j] * scratch.down[level, j]
     unit = share / STEPS
     state.cells[k, C_WEIGHT] = weight * unit
     state.cells[k, C_UP] = up * unit - share * scratch.fresh_up[level] * scratch.scale[level]
@@ -365,7 +370,10 @@ def rebuild(state: SparseMemory, level: int, scratch: SparseScratch) -> None:
     for group in range(state.counts[GROUPS]):
         for k in range(state.start[group], state.start[group] + state.size[group]):
             if int(state.cells[k, C_LEVEL]) == level:
-                weigh(state, k, group, scratch)
+                experts = scratch.exponent[:STEPS]
+                write_exponents(state, k, experts, scratch)
+                exponentiate(experts, scratch.bits[:STEPS])
+                weigh(state, k, group, experts, scratch)
                 add_weight(state, level, state.cells[k, C_WEIGHT], 1)
 
 
@@ -450,12 +458,20 @@ def learn_at(
             if is_heavy(state, k, scratch.member[c], scratch):
                 heavy = True
     if not heavy:
+        end = 0
+        for c in range(scratch.member.shape[0]):
+            if scratch.member[c] >= 0:
+                write_exponents(state, scratch.place[c], scratch.exponent[end : end + STEPS], scratch)
+                end += STEPS
+        exponentiate(scratch.exponent[:end], scratch.bits[:end])
+        end = 0
         for c in range(scratch.member.shape[0]):
             if scratch.member[c] >= 0:
                 k = scratch.place[c]
                 add_weight(state, level, state.cells[k, C_WEIGHT], -1)
-                weigh(state, k, scratch.member[c], scratch)
+                weigh(state, k, scratch.member[c], scratch.exponent[end : end + STEPS], scratch)
                 add_weight(state, level, state.cells[k, C_WEIGHT], 1)
+                end += STEPS
     if heavy or unbalanced(state, level):
         rebuild(state, level, scratch)
 
@@ -569,3 +585,12 @@ def index_groups(state: SparseMemory) -> None:
     """Enter all groups but everyone into an empty table."""
     for group in range(1, state.counts[GROUPS]):
         state.table[slot_of(state, state.column[group], state.key[group])] = group
+
+
+@lean
+def move_cells(size: Integers, source: Array, read: Integers, target: Array, write: Integers) -> None:
+    """Copy every group's cells from where they begin in one array to where they are to begin in another."""
+    for group in range(size.shape[0]):
+        for k in range(size[group]):
+            for i in range(CELL):
+                target[write[group] + k, i] = source[read[group] + k, i]
