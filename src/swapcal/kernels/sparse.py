@@ -253,18 +253,22 @@ def total_weight(state: SparseMemory, level: int) -> float:
 
 
 @inlined
-def score_weight(state: SparseMemory, level: int, score: int) -> float:
-    """Return the weight of a score."""
-    return float(state.knobs[SCORE_SHARE] * np.exp(-2.0 * state.score_loss[level, score] - state.reference[level]))
+def score_exponent(state: SparseMemory, level: int, score: int) -> float:
+    """Return the logarithm of a score's weight, but for its share, in the level's units; those are of its groups."""
+    return float(-2.0 * state.score_loss[level, score] - state.reference[level])
 
 
 @inlined
 def wish_of(state: SparseMemory, level: int, scores: Array, scratch: SparseScratch) -> float:
     """Return what a level's experts forecast together for the row that was gathered."""
-    z, total = state.z[level], total_weight(state, level)
-    up, down = total + scratch.rise[level], total + scratch.fall[level]
+    z, total, most = state.z[level], total_weight(state, level), 0.0
     for j in range(state.score_loss.shape[1]):
-        weight, s = score_weight(state, level, j), score_step(scores[j], z)
+        most = max(most, score_exponent(state, level, j))
+    unit = np.exp(-most) if most > 0.0 else 1.0
+    up, down = unit * (total + scratch.rise[level]), unit * (total + scratch.fall[level])
+    for j in range(state.score_loss.shape[1]):
+        weight = state.knobs[SCORE_SHARE] * np.exp(score_exponent(state, level, j) - most)
+        s = score_step(scores[j], z)
         up += weight * np.exp(2.0 * s * (2.0 * (1.0 - z) - s))
         down += weight * np.exp(-2.0 * s * (2.0 * z + s))
     return clip(z + 0.25 * np.log(up / down))
@@ -339,7 +343,7 @@ def write_exponents(state: SparseMemory, k: int, exponent: Array, scratch: Spars
 
 @inlined
 def weigh(state: SparseMemory, k: int, group: int, experts: Array, scratch: SparseScratch) -> None:
-    """Replace the weight of a cell's experts by the sum of theirs, in the total too; and what outcomes would add."""
+    """Set the weight of a cell to that of its experts, given up to the group's share, and what outcomes would add."""
     level, share = int(state.cells[k, C_LEVEL]), state.share[group]
     weight, up, down = 0.0, 0.0, 0.0
     for j in range(STEPS):
@@ -354,10 +358,8 @@ def weigh(state: SparseMemory, k: int, group: int, experts: Array, scratch: Spar
 
 @inlined
 def rebuild(state: SparseMemory, level: int, scratch: SparseScratch) -> None:
-    """Express the weights of a level in units of its heaviest expert."""
+    """Express the weights of a level in units of the heaviest expert of its groups."""
     best = 0.0
-    for j in range(state.score_loss.shape[1]):
-        best = max(best, -2.0 * state.score_loss[level, j])
     state.reference[level] = 0.0
     for group in range(state.counts[GROUPS]):
         for k in range(state.start[group], state.start[group] + state.size[group]):
@@ -446,8 +448,6 @@ def learn_at(
     for j in range(scores.shape[0]):
         s = score_step(scores[j], state.z[level])
         state.score_loss[level, j] += mass * s * (s - 2.0 * gap)
-        if -2.0 * state.score_loss[level, j] - state.reference[level] > MOST_PEAK:
-            heavy = True
     for c in range(scratch.member.shape[0]):
         if scratch.member[c] >= 0:
             k = cell_of(state, scratch.member[c], level, scratch)
@@ -488,11 +488,8 @@ def drawn_level(state: SparseMemory, ticket: Array) -> int:
 
 @inlined
 def unbalanced(state: SparseMemory, level: int) -> bool:
-    """Return whether the weights of a level have outgrown their units."""
-    total = total_weight(state, level)
-    for j in range(state.score_loss.shape[1]):
-        total += score_weight(state, level, j)
-    return not LEAST_TOTAL <= total <= MOST_TOTAL
+    """Return whether the weights of a level's groups have outgrown their units."""
+    return not LEAST_TOTAL <= total_weight(state, level) <= MOST_TOTAL
 
 
 @inlined
