@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from swapcal import Forecaster, bounds, errors
 from swapcal._validate import NO_EVENT
 from swapcal.engine import state as memory
-from swapcal.engine.certificate import Certificate, _level_terms
+from swapcal.engine.certificate import Certificate, level_terms
 from swapcal.kernels.state import START, STEP, T_GAP, T_P, RunOptions
 from tests.adversaries import RULES, contexts, rules
 from tests.checks import COMBINATIONS, NAMES, build, stream
@@ -230,7 +230,7 @@ def test_newton_steps_report_the_smaller_of_their_two_bounds(ridge):
     forecaster = Forecaster(3, learner="ons-fast", levels=4, ridge=ridge)
     forecaster.run(X, y)
     certificate, state = forecaster.certificate(), forecaster._state
-    terms = np.array([_level_terms(state, slot, 3, ridge) for slot in range(5)]).sum(axis=0)
+    terms = np.array([level_terms(state, slot, 3, ridge) for slot in range(5)]).sum(axis=0)
     realised, newton = terms[1] + ridge * terms[2], np.sum(state.potential) + terms[2] / 100
     assert certificate.learning + certificate.prior == pytest.approx(min(realised, newton), rel=1e-9)
     assert certificate.prior == pytest.approx((ridge if realised < newton else 0.01) * terms[2], rel=1e-9)
@@ -347,7 +347,7 @@ def test_the_tight_bound_covers_every_rule_as_near_to_the_start_as_the_best_one(
     best = 0.0
     for slot, v in enumerate(state.z[:3].tolist()):
         share = np.where(issued.low == v, 1 - issued.weight, 0) + np.where(issued.high == v, issued.weight, 0)
-        distance2 = _level_terms(state, slot, 3, 0.3)[2]
+        distance2 = level_terms(state, slot, 3, 0.3)[2]
         around = rng.normal(size=(4000, 3))
         around *= (np.sqrt(distance2) * rng.random(4000) ** (1 / 3) / np.linalg.norm(around, axis=1))[:, None]
         theta = np.vstack(

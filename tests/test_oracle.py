@@ -81,6 +81,7 @@ def test_swap_regret_is_rounding_plus_excess_for_any_labels(rule: str, mixing: s
     played = duel(forecaster, X, rules(rng, len(X), 3)[rule])
     certificate = forecaster.certificate()
     same(certificate.psreg, played.psreg(FUNCTIONS))
+    same(tuple(certificate.rounding + certificate.excess.sum(axis=0)), played.psreg(FUNCTIONS))
     assert certificate.late == 0
     assert certificate.holds()
     assert certificate.psreg[1] <= certificate.bound <= certificate.theorem + 1e-12
@@ -115,12 +116,15 @@ def test_ridge_oracles_give_the_certificate_of_the_engine(mixing: str, levels: A
     expected = engine.run(X, y, events=events)
     got = forecaster.run(X, y, events=events)
     for name in ("p", "mean", "low", "high", "weight"):
-        np.testing.assert_allclose(getattr(got, name), getattr(expected, name), rtol=0, atol=1e-10)
+        np.testing.assert_allclose(getattr(got, name), getattr(expected, name), rtol=0, atol=1e-13)
+    for slot, level in zip(engine._state.order, forecaster.levels, strict=False):
+        oracle: Any = forecaster.oracle(level)
+        np.testing.assert_allclose(oracle._state.theta[0], engine._state.theta[slot], rtol=0, atol=1e-12)
     ours, theirs = forecaster.certificate(), engine.certificate()
-    same(ours.psreg, theirs.psreg, 1e-8)
-    assert ours.rounding == pytest.approx(theirs.rounding, abs=1e-10)
-    assert ours.bound is not None
-    assert theirs.psreg <= ours.bound
+    same(ours.psreg, theirs.psreg, 1e-12)
+    assert ours.rounding == pytest.approx(theirs.rounding, abs=1e-12)
+    assert ours.bound == pytest.approx(theirs.bound, abs=1e-10)
+    assert ours.rounding + ours.excess.sum(axis=0) == pytest.approx(ours.psreg, abs=1e-10)
 
 
 @pytest.mark.parametrize("mixing", ["hedge", "blum-mansour"])
@@ -140,6 +144,7 @@ def test_late_labels_and_weights_leave_the_identity_exact(mixing: str, beside: s
             forecaster.update(forecast, y, weight)
     certificate = forecaster.certificate()
     same(certificate.psreg, played.psreg(FUNCTIONS))
+    same(tuple(certificate.rounding + certificate.excess.sum(axis=0)), played.psreg(FUNCTIONS))
     assert certificate.late > 50
     assert certificate.theorem is None
     assert certificate.bound == certificate.psreg[1]

@@ -167,8 +167,15 @@ def test_ridge_is_ridge_regression() -> None:
     theta = np.linalg.solve(A, 0.7 * start + X.T @ (alpha * y))
     assert oracle.predict(X[0]) == pytest.approx(float(theta @ X[0]), abs=1e-12)
     assert oracle.log_det == pytest.approx(np.linalg.slogdet(A / 0.7)[1])
+    before = oracle._state.theta.copy()
     with pytest.raises(ValueError, match="context: given"):
         oracle.update(2 * X[0], 1.0, 1.0)
+    with pytest.raises(ValueError, match="context: given"):
+        oracle.predict(X[0, :1])
+    for bad in (np.nan, np.inf, -1.0):
+        with pytest.raises(ValueError, match="weight: given"):
+            oracle.update(X[0], 1.0, bad)
+    np.testing.assert_array_equal(oracle._state.theta, before)
 
 
 def test_a_theorem_for_any_oracles() -> None:

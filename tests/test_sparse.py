@@ -226,8 +226,19 @@ def test_a_score_that_is_right_beyond_doubt_is_followed():
         forecaster.update(forecast, y, weight=2e5)
         reference.learn(issued, [None], [y], y, 2e5)
     assert forecast.mean == pytest.approx(0.45, abs=1e-6)
-    assert forecaster._memory.reference.max() > 1000
+    ahead = -2 * forecaster._memory.score_loss[:, 0] - forecaster._memory.reference
+    assert ahead.max() > 1000
     assert forecaster.certificate().psreg == pytest.approx(reference.errors()["psreg"], rel=1e-9)
+
+
+def test_a_score_that_is_far_ahead_leaves_the_weights_of_the_groups_alone():
+    """Computing them anew takes a pass over all cells; what groups weigh among themselves does not depend on it."""
+    X, _, y = stream(3000)
+    forecaster = SparseForecaster(2, scores=1, levels=2)
+    forecaster.run(X, y[:, 0], scores=y)
+    assert -2 * forecaster._memory.score_loss[1, 0] > 3 * kernel.MOST_PEAK
+    assert forecaster._memory.reference[1] == 0.0
+    assert forecaster.certificate().holds()
 
 
 def test_total_weights_are_what_the_cells_and_the_unseen_weigh():

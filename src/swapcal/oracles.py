@@ -7,19 +7,22 @@ import neither library; they call the methods of the model they are given.
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from math import sqrt
+from math import inf, sqrt
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
-from swapcal import _validate, bounds, errors
+from swapcal import _validate, bounds
 from swapcal.archive import MOST_COUNT, ArchiveError, Kind, State, counts
 from swapcal.arrays import Array
 from swapcal.engine import state as memory
+from swapcal.engine.certificate import level_terms
 from swapcal.engine.oracle import advance_weighted
 from swapcal.engine.oracle_certificate import SwapRegret, swap_regret
+from swapcal.kernels.jit import DirectCall
+from swapcal.kernels.learners import evaluate
 from swapcal.kernels.state import (
     HEDGE,
     RIDGE_LEARNER,
@@ -35,6 +38,7 @@ from swapcal.kernels.state import (
 __all__ = ["FiniteClass", "Fourier", "PartialFit", "Ridge", "River", "SwapRegret", "swap_regret"]
 
 NO_MIX = np.zeros((1, 0))
+evaluate_one = DirectCall(evaluate)
 
 
 class Ridge:
@@ -66,20 +70,32 @@ class Ridge:
         self._state = memory.allocate(np.array([self.level]), self.dim, 1, [RIDGE_LEARNER, HEDGE, 0], knobs, 1)
         self._scratch = memory.scratch(self._state)
 
-    def predict(self, x: Array) -> float:
-        """Return ⟨θ, x⟩."""
-        return float(self._state.theta[0, : self.dim] @ x)
+    def predict(self, x: ArrayLike) -> float:
+        """Return ⟨θ, x⟩, as the engine computes it."""
+        given = np.asarray(x, np.float64)
+        if given.shape != (self.dim,):
+            raise ValueError(f"context: given shape {given.shape}, expected ({self.dim},)")
+        padded = np.zeros(self._state.theta.shape[1])
+        padded[: self.dim] = given
+        return float(evaluate_one.call(self._state.theta, 0, padded))
 
     def update(self, x: ArrayLike, y: float, weight: float) -> None:
         """Move θ to the new ridge solution."""
         row = _validate.context_rows(x, self.dim, single=True)
-        ticket = memory.blank_tickets(1)
-        ticket[0, [T_SLOT_LOW, T_SLOT_HIGH]] = 0.0
-        ticket[0, [T_P, T_LOW, T_W_LOW]] = self.level
-        options = RunOptions(weights=np.array([weight], np.float64))
-        label = np.array([_validate.label(y)])
+        if not 0.0 <= weight < inf:
+            raise ValueError(f"weight: given {weight!r}, expected a finite number at least 0")
+        wish = min(max(self.predict(row[0]), 0.0), 1.0)
+        self._learn(row, np.array([_validate.label(y)]), np.array([weight], np.float64), wish)
+
+    def _learn(self, rows: Array, y: Array, weight: Array, wish: float) -> None:
+        """Enter rows into the level's sums and its regression, the same wish for all of them."""
+        tickets = memory.blank_tickets(len(rows))
+        tickets[:, [T_SLOT_LOW, T_SLOT_HIGH]] = 0.0
+        tickets[:, [T_P, T_LOW]] = self.level
+        tickets[:, T_W_LOW] = wish
+        options = RunOptions(weights=weight)
         advance_weighted.call(
-            self._state, self._scratch, row, label, _validate.NO_EVENT, ticket, NO_MIX, 0, options, None
+            self._state, self._scratch, rows, y, _validate.NO_EVENT, tickets, NO_MIX, 0, options, None
         )
 
     def regret(self, mass: float) -> float:
@@ -88,16 +104,23 @@ class Ridge:
         return float(bounds.ridge_regret(mass, self.dim, ridge=self.ridge, distance2=distance2))
 
     def bound(self) -> float:
-        """Return λ(4 + 2v)² + ln det(I + G/λ) of the rows learned; see `bounds.kernel_regret`."""
-        return float(bounds.kernel_regret(bounds.prior_distance2(self.level), self.log_det, self.ridge))
+        """Return a level's part of the engine's bound: the loss beyond the ridge solution's, plus λ‖θ_v - θ_0‖².
+
+        θ_v is the best function of the class on the rows learned, and a wish the clipped prediction before its row.
+        """
+        _, learning, distance2, _ = level_terms(self._state, 0, self.dim, self.ridge)
+        return learning + self.ridge * distance2
+
+    def saved(self, level: float, X: ArrayLike, y: Array, weight: Array) -> tuple[float, float]:
+        """Return what the best function of F_4^lin saves over a level, as the engine computes it, twice."""
+        level_of = Ridge(level, self.dim, ridge=self.ridge)
+        level_of._learn(np.array(X, np.float64, order="C"), np.array(y), np.array(weight), level_of.level)
+        gain = level_terms(level_of._state, 0, self.dim, self.ridge)[0]
+        return gain, gain
 
     def best(self, X: ArrayLike, y: Array, weight: Array) -> tuple[float, float]:
         """Return the least weighted loss over F_4^lin, exact up to rounding, twice."""
-        rows = np.asarray(X, np.float64)
-        weighted = rows * weight[:, None]
-        gap = y - self.level
-        gain, _ = errors.swap_regret(np.array([self.level]), (gap @ weighted)[None], (rows.T @ weighted)[None])
-        least = float(weight @ gap**2 - gain[0])
+        least = float(weight @ (y - self.level) ** 2) - self.saved(self.level, X, y, weight)[0]
         return least, least
 
     def to_state(self) -> State:

@@ -361,7 +361,7 @@ def certify(state: Memory, dim: int, learner: str, drawn_from: int, *, uniform: 
     at = memory.places(dim, float(state.knobs[WINDOW]))
     n, g = state.mass[slots], state.residual[np.ix_(slots, at)]
     ridge, late = float(state.knobs[RIDGE]), int(state.counts[LATE])
-    per_level = np.array([_level_terms(state, slot, dim, ridge) for slot in slots])
+    per_level = np.array([level_terms(state, slot, dim, ridge) for slot in slots])
     gain, excess, distance2, tight = per_level.sum(axis=0).tolist()
     parts = [(excess, ridge * distance2)]
     if late == 0 and learner in NEWTON:
@@ -445,7 +445,7 @@ def certify_recent(state: Memory, dim: int, drawn_from: int) -> Certificate:
     )
 
 
-def _level_terms(state: Memory, slot: int, dim: int, ridge: float) -> tuple[float, float, float, float]:
+def level_terms(state: Memory, slot: int, dim: int, ridge: float) -> tuple[float, float, float, float]:
     """Return one level's swap regret, realised excess R_v, ‖θ_v - θ_0‖² and tight bound; θ_v attains the regret."""
     if state.mass[slot] == 0.0:
         return 0.0, 0.0, 0.0, 0.0

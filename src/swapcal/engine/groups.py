@@ -84,12 +84,6 @@ def _room_of(size: Integers) -> Integers:
     return np.where(size == 0, 0, np.maximum(powers, 2))
 
 
-def _cell_indices(start: Integers, size: Integers) -> Integers:
-    """Return where the cells of all groups are, group by group."""
-    before = np.cumsum(size) - size
-    return np.repeat(start - before, size) + np.arange(int(size.sum()))
-
-
 def packed(state: SparseMemory) -> dict[str, Any]:
     """Return the arrays without spare room, without what follows from the others."""
     groups = int(state.counts[kernel.GROUPS])
@@ -97,7 +91,9 @@ def packed(state: SparseMemory) -> dict[str, Any]:
     start, size = arrays.pop("start")[:groups], state.size[:groups]
     del arrays["table"]
     arrays |= {name: arrays[name][:groups] for name in ("key", "column", "share", "size")}
-    return arrays | {"cells": state.cells[_cell_indices(start, size)]}
+    cells = np.empty((int(size.sum()), CELL))
+    kernel.move_cells(size, state.cells, start, cells, np.cumsum(size) - size)
+    return arrays | {"cells": cells}
 
 
 def unpacked(arrays: "dict[str, Any]") -> SparseMemory:
@@ -110,7 +106,7 @@ def unpacked(arrays: "dict[str, Any]") -> SparseMemory:
     start = np.cumsum(room) - room
     most_groups = max(FEWEST_GROUPS, 2 * groups + columns)
     spacious = np.zeros((max(FEWEST_CELLS, 2 * used + 4 * columns * (4 + 2 * len(arrays["z"]))), CELL))
-    spacious[_cell_indices(start, size)] = cells
+    kernel.move_cells(size, cells, np.cumsum(size) - size, spacious, start)
     roomy = {
         name: np.concatenate([a, np.zeros(most_groups - groups, a.dtype)])
         for name, a in {**{n: arrays[n] for n in ("key", "column", "share", "size")}, "start": start}.items()
@@ -140,8 +136,8 @@ def scratch(state: SparseMemory) -> SparseScratch:
         fall=np.zeros(levels),
         member=np.zeros(members, np.int64),
         place=np.zeros(members, np.int64),
-        exponent=np.zeros(kernel.STEPS),
-        bits=np.zeros(kernel.STEPS, np.int64),
+        exponent=np.zeros(members * kernel.STEPS),
+        bits=np.zeros(members * kernel.STEPS, np.int64),
     )
 
 

@@ -17,7 +17,7 @@ from swapcal.arrays import AnyArray, Array, Integers
 from swapcal.engine import state as memory
 from swapcal.engine.certificate import NOTHING, TRIVIAL, Certificate, certify, rated, theorem_of
 from swapcal.engine.forecast import Forecast
-from swapcal.engine.oracle_mixture import LearnedRow, Oracle, OracleMixture, bound_of, bracket_of, regret_of, table
+from swapcal.engine.oracle_mixture import LearnedRow, Oracle, OracleMixture, bound_of, regret_of, saved_of, table
 from swapcal.kernels.state import GAP, UPDATES, Memory
 
 # Swap regret against a regressor that is fitted anew on the rows of each level.
@@ -353,16 +353,16 @@ def certify_oracles(found: OracleRun) -> OracleCertificate:
     state, slots = found.state, memory.slots_in_order(found.state).tolist()
     in_order = [found.mixtures[slot] for slot in slots]
     mass, rounding = state.mass[slots], float(state.totals[GAP])
-    excess = _excesses(found, slots)
+    gains = _gains(found, slots)
     combining = np.array([mixture.loss - mixture.losses[0] for mixture in in_order])
-    psreg = None if np.isnan(excess).any() else (rounding + excess[:, 0].sum(), rounding + excess[:, 1].sum())
+    psreg = None if np.isnan(gains).any() else gains.sum(axis=0).tolist()
     bound, theorem = _bounds(found, in_order, mass, rounding + float(combining.sum()))
     return OracleCertificate(
-        psreg=None if psreg is None else (float(psreg[0]), float(psreg[1])),
+        psreg=None if psreg is None else (psreg[0], psreg[1]),
         rounding=rounding,
-        excess=excess,
+        excess=state.excess[slots, None] + gains,
         combining=combining,
-        bound=float(psreg[1]) if bound is None and psreg is not None else bound,
+        bound=psreg[1] if bound is None and psreg is not None else bound,
         theorem=theorem,
         levels=state.z[slots],
         mass=mass,
@@ -376,20 +376,20 @@ def certify_oracles(found: OracleRun) -> OracleCertificate:
     )
 
 
-def _excesses(found: OracleRun, slots: Sequence[int]) -> Array:
-    """Return bounds around each level's Σ α(w - y)² - inf_F Σ α(f(x) - y)²; NaN where its oracle does not know."""
+def _gains(found: OracleRun, slots: Sequence[int]) -> Array:
+    """Return bounds around each level's Σ α(v - y)² - inf_F Σ α(f(x) - y)²; NaN where its oracle does not know."""
     if found.rows is None:
         return np.where(found.state.mass[slots] > 0.0, np.nan, 0.0)[:, None].repeat(2, axis=1)
     y, X = np.array([row.y for row in found.rows]), table([row.x for row in found.rows])
-    excess = np.zeros((len(slots), 2))
+    gains = np.zeros((len(slots), 2))
     plays = level_plays(found.rows, len(slots))
     for k, slot in enumerate(slots):
-        rows, alpha, w = plays[slot]
+        rows, alpha, _ = plays[slot]
         if len(rows):
-            around = bracket_of(found.mixtures[slot].oracles[0], taken(X, rows), y[rows], alpha.copy())
-            loss = float(alpha @ (w - y[rows]) ** 2)
-            excess[k] = np.nan if around is None else (loss - around[1], loss - around[0])
-    return excess
+            oracle, level = found.mixtures[slot].oracles[0], float(found.state.z[slot])
+            around = saved_of(oracle, level, taken(X, rows), y[rows], alpha)
+            gains[k] = np.nan if around is None else around
+    return gains
 
 
 def _bounds(

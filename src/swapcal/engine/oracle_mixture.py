@@ -46,6 +46,9 @@ class Oracle(Protocol):
     ``best(X, y, weight) -> (lower, upper) | None``
         Two numbers with inf_F Σ weight (f(x) - y)² between them, for rows X as `update` got them: an array if all
         are arrays of one length, else a list. Makes `psreg` known.
+    ``saved(level, X, y, weight) -> (lower, upper) | None``
+        In place of `best`: around Σ weight (level - y)² - inf_F Σ weight (f(x) - y)², without the rounding errors of a
+        difference of two large losses.
     ``newborn``
         "copy" or "fresh": whether the oracle of a new level starts as a deep copy of a neighbour or from `make`.
         Makes ``levels="adaptive"`` possible.
@@ -99,15 +102,24 @@ def bound_of(oracle: Oracle, mass: float) -> float | None:
     return min((float(value) for value in values if value is not None), default=None)
 
 
-def bracket_of(oracle: Oracle, X: Any, y: Array, weight: Array) -> tuple[float, float] | None:
-    """Return (lower, upper) around the least loss of an oracle's class; None if the oracle does not know it."""
-    solve = getattr(oracle, "best", None)
-    found = None if solve is None else solve(X, y, weight)
+def saved_of(oracle: Oracle, level: float, X: Any, y: Array, weight: Array) -> tuple[float, float] | None:
+    """Return (lower, upper) around what the best function of an oracle's class saves over the level; None if unknown."""
+    saved, best = getattr(oracle, "saved", None), getattr(oracle, "best", None)
+    if saved is not None:
+        return _bracket("saved", saved(level, X, y, weight.copy()))
+    found = None if best is None else _bracket("best", best(X, y, weight.copy()))
+    if found is None:
+        return None
+    lost = float(weight @ (level - y) ** 2)
+    return lost - found[1], lost - found[0]
+
+
+def _bracket(name: str, found: Any) -> tuple[float, float] | None:
     if found is None:
         return None
     lower, upper = map(float, found)
     if not (isfinite(lower) and isfinite(upper) and lower <= upper):
-        raise ValueError(f"best: given ({lower}, {upper}), expected finite numbers, the lower one first")
+        raise ValueError(f"{name}: given ({lower}, {upper}), expected finite numbers, the lower one first")
     return lower, upper
 
 

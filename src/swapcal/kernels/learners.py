@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from swapcal.arrays import Array, Integers
-from swapcal.kernels.jit import inlined, shared
+from swapcal.kernels.jit import inlined, lean, shared
 from swapcal.kernels.linalg import absorb, add_outer, dot, project_ball, quadratic
 from swapcal.kernels.mixing import shrunk
 from swapcal.kernels.simd import row_axpy, row_dot
@@ -197,6 +197,12 @@ def ladder_of(state: Memory) -> Ladder:
         state.recent,
         state.knobs[WINDOW] > 0.0,
     )
+
+
+@lean
+def evaluate(theta: Array, slot: int, x: Array) -> float:
+    """Return ⟨θ, x⟩ of a slot as every kernel computes it; x is padded with zeros to the width of θ."""
+    return row_dot(theta, slot, x)
 
 
 @inlined

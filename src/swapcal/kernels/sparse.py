@@ -129,9 +129,9 @@ class SparseScratch(NamedTuple):
     place: Integers
     """(1 + columns,) their cells at the level that learns."""
     exponent: Array
-    """(STEPS,)"""
+    """((1 + columns) STEPS,) of the experts of all members, so that their exponentials are computed together."""
     bits: Integers
-    """(STEPS,)"""
+    """Of the same shape."""
 
 
 @shared
@@ -253,18 +253,22 @@ def total_weight(state: SparseMemory, level: int) -> float:
 
 
 @inlined
-def score_weight(state: SparseMemory, level: int, score: int) -> float:
-    """Return the weight of a score."""
-    return float(state.knobs[SCORE_SHARE] * np.exp(-2.0 * state.score_loss[level, score] - state.reference[level]))
+def score_exponent(state: SparseMemory, level: int, score: int) -> float:
+    """Return the logarithm of a score's weight, but for its share, in the level's units; those are of its groups."""
+    return float(-2.0 * state.score_loss[level, score] - state.reference[level])
 
 
 @inlined
 def wish_of(state: SparseMemory, level: int, scores: Array, scratch: SparseScratch) -> float:
     """Return what a level's experts forecast together for the row that was gathered."""
-    z, total = state.z[level], total_weight(state, level)
-    up, down = total + scratch.rise[level], total + scratch.fall[level]
+    z, total, most = state.z[level], total_weight(state, level), 0.0
     for j in range(state.score_loss.shape[1]):
-        weight, s = score_weight(state, level, j), score_step(scores[j], z)
+        most = max(most, score_exponent(state, level, j))
+    unit = np.exp(-most) if most > 0.0 else 1.0
+    up, down = unit * (total + scratch.rise[level]), unit * (total + scratch.fall[level])
+    for j in range(state.score_loss.shape[1]):
+        weight = state.knobs[SCORE_SHARE] * np.exp(score_exponent(state, level, j) - most)
+        s = score_step(scores[j], z)
         up += weight * np.exp(2.0 * s * (2.0 * (1.0 - z) - s))
         down += weight * np.exp(-2.0 * s * (2.0 * z + s))
     return clip(z + 0.25 * np.log(up / down))
@@ -328,19 +332,24 @@ def is_heavy(state: SparseMemory, k: int, group: int, scratch: SparseScratch) ->
 
 
 @inlined
-def weigh(state: SparseMemory, k: int, group: int, scratch: SparseScratch) -> None:
-    """Compute the weight of a cell's experts anew, and what either outcome would add to it."""
+def write_exponents(state: SparseMemory, k: int, exponent: Array, scratch: SparseScratch) -> None:
+    """Write the logarithms of the weights of a cell's experts, but for the group's share."""
     level, n, A = int(state.cells[k, C_LEVEL]), state.cells[k, C_MASS], state.cells[k, C_RESIDUAL]
-    exponent, share, reference = scratch.exponent, state.share[group], state.reference[level]
+    reference = state.reference[level]
     for j in range(STEPS):
         s = scratch.steps[level, j]
         exponent[j] = s * (4.0 * A - 2.0 * s * n) - reference
-    exponentiate(exponent, scratch.bits)
+
+
+@inlined
+def weigh(state: SparseMemory, k: int, group: int, experts: Array, scratch: SparseScratch) -> None:
+    """Set the weight of a cell to that of its experts, given up to the group's share, and what outcomes would add."""
+    level, share = int(state.cells[k, C_LEVEL]), state.share[group]
     weight, up, down = 0.0, 0.0, 0.0
     for j in range(STEPS):
-        weight += exponent[j]
-        up += exponent[j] * scratch.up[level, j]
-        down += exponent[j] * scratch.down[level, j]
+        weight += experts[j]
+        up += experts[j] * scratch.up[level, j]
+        down += experts[j] * scratch.down[level, j]
     unit = share / STEPS
     state.cells[k, C_WEIGHT] = weight * unit
     state.cells[k, C_UP] = up * unit - share * scratch.fresh_up[level] * scratch.scale[level]
@@ -349,10 +358,8 @@ def weigh(state: SparseMemory, k: int, group: int, scratch: SparseScratch) -> No
 
 @inlined
 def rebuild(state: SparseMemory, level: int, scratch: SparseScratch) -> None:
-    """Express the weights of a level in units of its heaviest expert."""
+    """Express the weights of a level in units of the heaviest expert of its groups."""
     best = 0.0
-    for j in range(state.score_loss.shape[1]):
-        best = max(best, -2.0 * state.score_loss[level, j])
     state.reference[level] = 0.0
     for group in range(state.counts[GROUPS]):
         for k in range(state.start[group], state.start[group] + state.size[group]):
@@ -365,7 +372,10 @@ def rebuild(state: SparseMemory, level: int, scratch: SparseScratch) -> None:
     for group in range(state.counts[GROUPS]):
         for k in range(state.start[group], state.start[group] + state.size[group]):
             if int(state.cells[k, C_LEVEL]) == level:
-                weigh(state, k, group, scratch)
+                experts = scratch.exponent[:STEPS]
+                write_exponents(state, k, experts, scratch)
+                exponentiate(experts, scratch.bits[:STEPS])
+                weigh(state, k, group, experts, scratch)
                 add_weight(state, level, state.cells[k, C_WEIGHT], 1)
 
 
@@ -438,8 +448,6 @@ def learn_at(
     for j in range(scores.shape[0]):
         s = score_step(scores[j], state.z[level])
         state.score_loss[level, j] += mass * s * (s - 2.0 * gap)
-        if -2.0 * state.score_loss[level, j] - state.reference[level] > MOST_PEAK:
-            heavy = True
     for c in range(scratch.member.shape[0]):
         if scratch.member[c] >= 0:
             k = cell_of(state, scratch.member[c], level, scratch)
@@ -450,12 +458,20 @@ def learn_at(
             if is_heavy(state, k, scratch.member[c], scratch):
                 heavy = True
     if not heavy:
+        end = 0
+        for c in range(scratch.member.shape[0]):
+            if scratch.member[c] >= 0:
+                write_exponents(state, scratch.place[c], scratch.exponent[end : end + STEPS], scratch)
+                end += STEPS
+        exponentiate(scratch.exponent[:end], scratch.bits[:end])
+        end = 0
         for c in range(scratch.member.shape[0]):
             if scratch.member[c] >= 0:
                 k = scratch.place[c]
                 add_weight(state, level, state.cells[k, C_WEIGHT], -1)
-                weigh(state, k, scratch.member[c], scratch)
+                weigh(state, k, scratch.member[c], scratch.exponent[end : end + STEPS], scratch)
                 add_weight(state, level, state.cells[k, C_WEIGHT], 1)
+                end += STEPS
     if heavy or unbalanced(state, level):
         rebuild(state, level, scratch)
 
@@ -472,11 +488,8 @@ def drawn_level(state: SparseMemory, ticket: Array) -> int:
 
 @inlined
 def unbalanced(state: SparseMemory, level: int) -> bool:
-    """Return whether the weights of a level have outgrown their units."""
-    total = total_weight(state, level)
-    for j in range(state.score_loss.shape[1]):
-        total += score_weight(state, level, j)
-    return not LEAST_TOTAL <= total <= MOST_TOTAL
+    """Return whether the weights of a level's groups have outgrown their units."""
+    return not LEAST_TOTAL <= total_weight(state, level) <= MOST_TOTAL
 
 
 @inlined
@@ -569,3 +582,12 @@ def index_groups(state: SparseMemory) -> None:
     """Enter all groups but everyone into an empty table."""
     for group in range(1, state.counts[GROUPS]):
         state.table[slot_of(state, state.column[group], state.key[group])] = group
+
+
+@lean
+def move_cells(size: Integers, source: Array, read: Integers, target: Array, write: Integers) -> None:
+    """Copy every group's cells from where they begin in one array to where they are to begin in another."""
+    for group in range(size.shape[0]):
+        for k in range(size[group]):
+            for i in range(CELL):
+                target[write[group] + k, i] = source[read[group] + k, i]
