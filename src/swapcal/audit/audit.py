@@ -31,6 +31,7 @@ from swapcal.audit.rows import (
     searched,
 )
 from swapcal.audit.search import Regions, checked_search
+from swapcal.audit.sql import sums_of_answer
 from swapcal.audit.sums import Sums
 from swapcal.audit.text import TitleIndex, Titles
 from swapcal.audit.verdict import ALPHA, TOLERANCE, Finding, Verdict, checked_tolerance
@@ -218,6 +219,31 @@ class Audit:
         pairs, proposed_by = pairs_of(groups, intersections), None if checked_search(search) is None else seed
         sums = Sums.of_frame(frame, reader, encoder, Levels.declare(levels), pairs, proposed_by)
         return cls.__new__(cls)._hold(sums, title, seed)
+
+    @classmethod
+    def from_sums(cls, answer: Any, *, title: str = "Audit", seed: int = 0) -> Self:
+        """Audit rows that stay in a database, by the answer of the query that `swapcal audit --sql` prints.
+
+        The sums are those of `from_frame`, so the two add up if they share the encoding (`like=`). What needs rows is
+        left out: intervals of Brier score and log loss, curves along features, likenesses, prices of decisions.
+
+        Parameters
+        ----------
+        answer : a table with the answer's columns, in any order of rows
+        title, seed : as in the constructor
+
+        Examples
+        --------
+        >>> import duckdb
+        >>> from swapcal.audit.sql import SqlAudit
+        >>> from swapcal.tables.frame import JudgedColumns
+        >>> rows = duckdb.sql("SELECT 0.3 AS p, i % 2 AS y FROM range(100) AS t(i)")
+        >>> answer = duckdb.sql(SqlAudit("duckdb", "rows", JudgedColumns("p", "y")).query())
+        >>> audit = Audit.from_sums(answer)
+        >>> audit.n, round(audit.worst_gap(), 3)
+        (100.0, 0.2)
+        """
+        return cls.__new__(cls)._hold(sums_of_answer(answer), title, seed)
 
     def add(self, batch: Any = None, /, **columns: Any) -> None:
         """Add rows: a table with the columns of `from_frame`, or arrays by name as in the constructor.

@@ -71,13 +71,17 @@ def intervals(sums: Sums) -> dict[str, float]:
     """Return the ends of 95 % intervals of Brier score, log loss and AUC, rows or clusters being independent.
 
     How much the losses vary from row to row is taken from the rows that are kept, all of them or a sample by hash; from
-    cluster to cluster, from their signed sums.
+    cluster to cluster, from their signed sums. Where no rows were read, only the AUC has an interval.
     """
     rows = sums.kept()
     found: dict[str, float] = {}
     for name, value, losses in (
-        ("brier", brier(sums), (rows.y - rows.p) ** 2),
-        ("log_loss", log_loss(sums), log_losses(rows.p, rows.y)),
+        ()
+        if sums.sample.absent
+        else (
+            ("brier", brier(sums), (rows.y - rows.p) ** 2),
+            ("log_loss", log_loss(sums), log_losses(rows.p, rows.y)),
+        )
     ):
         half = PLAIN * (
             _error(sums, losses, value) if sums.tally.clusters is None else _cluster_error(sums, name, value)

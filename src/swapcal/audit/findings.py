@@ -110,6 +110,8 @@ def _crowded(evidence: Evidence) -> bool:
 
 def decisions(evidence: Evidence, losses: Sequence[Loss | str]) -> list[DecisionEntry]:
     """Return what acting on the predictions cost under each loss, and what the best rule per level would have saved."""
+    if evidence.sums.sample.absent:
+        raise ValueError("losses: given for sums of a query, expected none: the prices of decisions need rows")
     rows = evidence.sums.kept()
     named = [loss if isinstance(loss, Loss) else Loss.parse(loss) for loss in losses]
     level = evidence.sums.tally.v[evidence.sums.levels.index(rows.p)]
@@ -365,9 +367,11 @@ def notes(evidence: Evidence, *, priced: bool) -> list[str]:
         )
     if shown > MOST_GROUPS:
         found.append(f"The table shows the {MOST_GROUPS} most doubtful of {shown} groups; all were tested.")
+    found += evidence.sums.limits
     if not evidence.sums.sample.complete:
         kept = len(evidence.sums.kept().p)
-        found.append(f"Curves along a direction and likenesses to groups come from {kept:,} sampled rows.")
+        if kept:
+            found.append(f"Curves along a direction and likenesses to groups come from {kept:,} sampled rows.")
         doubt = curves.auc(evidence.sums)[1]
         if doubt > 0:
             found.append(f"AUC comes from a fine histogram and is exact to within {doubt:.1g}.")

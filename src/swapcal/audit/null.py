@@ -138,7 +138,7 @@ def _summed(design: FixedDesign, draws: int, rng: np.random.Generator) -> Iterat
     levels, d = slope.shape
     for size in _chunks(draws, levels * (2 * d + 2 * design.group_variance.shape[1])):
         S = design.groups.draw(size, rng, groups)
-        total = _share_total(design, S) if design.parts else design.whole.draw(size, rng, whole)
+        total = _share_total(design, S, rng) if design.parts else design.whole.draw(size, rng, whole)
         g = slope * total[:, :, None]
         if d > 1:
             z = _liveliness(design.whole, total)[:, :, None] * rng.standard_normal((size, levels, d))
@@ -173,15 +173,26 @@ def _liveliness(whole: Cells, total: Array) -> Array:
     return np.sqrt(np.where(known, variance, 1.0))
 
 
-def _share_total(design: FixedDesign, S: Array) -> Array:
-    """Return each level's total (B, L) by the column with most parts; shift the others' sums to it, in place."""
+def _share_total(design: FixedDesign, S: Array, rng: np.random.Generator) -> Array:
+    """Return each level's total (B, L) by the column with most parts; shift the others' sums to it, in place.
+
+    Where a query suppressed cells, a column's parts lack some of a level's variance: what they lack is drawn beside.
+    """
     finest = max(design.parts, key=lambda where: where.stop - where.start)
-    total: Array = S[:, :, finest].sum(axis=2)
-    for where in design.parts:
-        if where != finest:
-            variance = design.group_variance[:, where]
-            share = variance / np.maximum(variance.sum(axis=1, keepdims=True), 1e-300)
-            S[:, :, where] += share * (total - S[:, :, where].sum(axis=2))[:, :, None]
+    level = 4.0 * design.spread * design.H[:, 0, 0]
+    total = np.zeros(S.shape[:2])
+    for where in sorted(design.parts, key=lambda where: where != finest):
+        variance = design.group_variance[:, where]
+        lacking = level - design.spread * variance.sum(axis=1)
+        lacking[lacking <= 1e-6 * level] = 0.0
+        inside: Array = S[:, :, where].sum(axis=2)
+        if lacking.any():
+            inside += np.sqrt(lacking) * rng.standard_normal(inside.shape)
+        if where == finest:
+            total = inside
+            continue
+        share = variance / np.maximum(variance.sum(axis=1) + lacking / design.spread, 1e-300)[:, None]
+        S[:, :, where] += share * (total - inside)[:, :, None]
     return total
 
 

@@ -74,7 +74,9 @@ def state_of(sums: Sums, title: str, seed: int) -> tuple[dict[str, Any], dict[st
         "log_loss": sums.histogram.log_loss,
         "impossible": sums.histogram.impossible,
         "timeline": times or None,
-    } | ({} if sums.tally.clusters is None else {"clusters": _clusters_settings(sums.tally.clusters)})
+        **({} if sums.tally.clusters is None else {"clusters": _clusters_settings(sums.tally.clusters)}),
+        **({"limits": list(sums.limits)} if sums.limits else {}),
+    }
 
 
 def sums_of(arrays: Arrays, settings: Settings) -> Sums:
@@ -91,6 +93,7 @@ def sums_of(arrays: Arrays, settings: Settings) -> Sums:
         _sample_of(arrays, settings),
         _histogram_of(arrays, settings),
         None if timeline is None else _timeline_of(arrays, timeline),
+        limits=tuple(settings.get("limits", ())),
     )
 
 
@@ -151,7 +154,7 @@ def _sample_state(sample: RowSample, groups: Mapping[str, Any]) -> dict[str, Any
     assert sample.rows is not None
     found = sample.rows._asdict()
     labels = found.pop("labels")
-    if not found["bins"].size:
+    if not found["bins"].shape[1]:
         del found["bins"]
     own = {f"sample.{name}": array for name, array in found.items()}
     own |= {f"sample.labels.{k}": labels[name] for k, name in enumerate(groups)}
@@ -271,6 +274,7 @@ RULES = {
     "log_loss": real(0),
     "impossible": whole(),
     "timeline": optional(parted(TIMELINE)),
+    "limits": addition(listed(ANY_TEXT, 1)),
     "clusters": addition(parted({"draws": whole(LEAST_DRAWS, DRAWS), "tables": NAMES, "counted": NAMES})),
 }
 
@@ -293,7 +297,8 @@ def file_fields(settings: Settings, shapes: Shapes) -> dict[str, Field]:
     if reader is not None and reader.encoder is not None and len(reader.encoder.coordinates) != d:
         raise ArchiveError(f"coordinates: given {d}, expected those of the encoding")
     numbers = 0 if reader is None or reader.encoder is None else len(reader.encoder.cuts)
-    rows, levels = max(1, min(shapes["sample.p"][0], RowSample(d).capacity)), len(levels_of(settings["levels"]))
+    fewest = 1 if settings["complete"] or "limits" not in settings else 0  # the rows of a query were not read
+    rows, levels = max(fewest, min(shapes["sample.p"][0], RowSample(d).capacity)), len(levels_of(settings["levels"]))
     found = _tally_fields("tally", levels, d)
     if numbers:
         found["tally.bins"] = floats(levels, numbers, kernel.BINS, kernel.SCALARS)

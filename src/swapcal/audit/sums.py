@@ -292,11 +292,28 @@ class RowSample:
         self.complete = True
         self.sums = (0, 0)
 
+    @classmethod
+    def without_rows(cls, d: int, groups: Collection[str], numbers: int, sums: tuple[int, int]) -> Self:
+        """Return the sample of rows that were not read; it stays empty whatever is added."""
+        sample = cls(d)
+        none, keys = np.zeros(0), np.zeros(0, np.uint64)
+        bins, labels = np.zeros((0, numbers), np.uint8), dict.fromkeys(groups, keys)
+        sample.rows = KeptRows(keys, none, none, none, none, np.zeros((0, d)), bins, labels)
+        sample.complete, sample.sums = False, sums
+        return sample
+
+    @property
+    def absent(self) -> bool:
+        """Whether the rows were not read, so that none can be kept."""
+        return not self.complete and self.rows is not None and not len(self.rows.p)
+
     def add(self, batch: AuditRows) -> None:
         """Add checked rows."""
         labels = {name: hash_names(c.names)[c.codes] for name, c in batch.groups.items()}
         hashes, sums = _hash_batch(batch, labels)
         self.sums = _wrap(self.sums, sums)
+        if self.absent:
+            return
         bins = np.zeros((len(batch), 0), np.uint8) if batch.bins is None else batch.bins
         new = KeptRows(hashes, np.ones(len(batch)), batch.p, batch.y, batch.weights, batch.X, bins, labels)
         if self.rows is not None and not self.complete:
@@ -306,8 +323,12 @@ class RowSample:
     def merge(self, other: "RowSample") -> None:
         """Add what another sample holds."""
         self.sums = _wrap(self.sums, other.sums)
+        if self.absent:
+            return
         self.complete = self.complete and other.complete
-        if other.rows is not None:
+        if other.absent:
+            self.rows = other.rows
+        elif other.rows is not None:
             self._keep(other.rows)
 
     def widen(self, more: int) -> None:
@@ -397,6 +418,8 @@ class Sums:
     timeline: Timeline | None
     suspect: str | None = None
     """A column that looks like a cluster id, in a table of which none was named; not saved."""
+    limits: tuple[str, ...] = ()
+    """Sentences on what these sums lack, where they come from a query."""
 
     @classmethod
     def of(
@@ -526,6 +549,7 @@ class Sums:
         self._check_addable(other)
         whole = deepcopy(self)
         whole.suspect = self.suspect or other.suspect
+        whole.limits = tuple(dict.fromkeys((*self.limits, *other.limits)))
         whole.tally += other.tally
         whole.sample.merge(other.sample)
         whole.histogram.merge(other.histogram)

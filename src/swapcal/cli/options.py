@@ -37,18 +37,17 @@ class OnBadRow(StrEnum):
 
 READING = "Reading"
 
-File = Annotated[
-    str,
-    typer.Argument(
-        help="CSV, TSV, JSONL (also .gz) or Parquet, or a folder of such files; - reads standard input.", metavar="FILE"
-    ),
-]
-Target = Annotated[
-    str, typer.Option(help="Column of outcomes: 0/1, true/false, yes/no, fractions in [0, 1]; empty where unknown.")
-]
+FILE = typer.Argument(
+    help="CSV, TSV, JSONL (also .gz) or Parquet, or a folder of such files; - reads standard input.", metavar="FILE"
+)
+File = Annotated[str, FILE]
+OptionalFile = Annotated[str | None, FILE]
+TARGET = typer.Option(help="Column of outcomes: 0/1, true/false, yes/no, fractions in [0, 1]; empty where unknown.")
+Target = Annotated[str, TARGET]
+OptionalTarget = Annotated[str | None, TARGET]
 Prob = Annotated[str, typer.Option(help="Column of predicted probabilities.")]
 Probs = Annotated[
-    list[str],
+    list[str] | None,
     typer.Option(help="Column of predicted probabilities; given twice, the second is compared with the first."),
 ]
 Groups = Annotated[list[str] | None, typer.Option(help="Columns that define groups, comma-separated; repeatable.")]
