@@ -17,7 +17,7 @@ from swapcal.service.http import PLAIN, Gone, Reply, check_address, in_lines, pr
 from swapcal.service.queue import Ask, Make, Write
 from swapcal.service.settings import JsonLog, Settings
 from swapcal.service.sql import StoreError
-from swapcal.service.status import ForecasterStatus
+from swapcal.service.status import CollectedFigures
 from swapcal.service.worker import Answer, Worker, answer_at_once, settings_in
 
 # `ServiceContext`: the desk as the event loop sees it, and what else a request needs.
@@ -48,7 +48,7 @@ class ServiceContext:
         self._waiting: dict[asyncio.Future[Any], float] = {}
         """until when answers are waited for, soonest first"""
         self.auditing = asyncio.Semaphore(1)
-        self.last: dict[str, ForecasterStatus] = {}
+        self.last: dict[str, CollectedFigures] = {}
         """what was last known of each forecaster, for metrics while the learner is busy"""
 
     def _joined(self) -> asyncio.AbstractEventLoop:

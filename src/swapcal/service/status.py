@@ -1,7 +1,7 @@
 """`ForecasterStatus`: how a forecaster is doing, in numbers and in a sentence."""
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -151,6 +151,20 @@ def describe(hosted: HostedForecaster) -> ForecasterStatus:
         over_time=figures.over_time(),
         issued=live.issued,
     )
+
+
+class CollectedFigures(NamedTuple):
+    """What the metrics show of a forecaster."""
+
+    status: ForecasterStatus
+    groups: int
+    sizes: list[dict[str, Any]]
+    """of some groups, as `Monitor.sizes` returns them"""
+
+
+def collect(hosted: HostedForecaster, most: int) -> CollectedFigures:
+    """Return a forecaster's figures for the metrics, with the sizes of at most so many groups; of the learning thread."""
+    return CollectedFigures(describe(hosted), len(hosted.monitor.groups()), hosted.monitor.sizes(most))
 
 
 def _known(value: float) -> Figure:
