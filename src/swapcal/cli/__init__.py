@@ -13,7 +13,7 @@ PANELS = {
     "Forecast a stream": ("forecast", "label"),
     "Fit a table": ("fit", "predict"),
     "Evaluate forecasts, act on them": ("audit", "compare", "monitor", "decide"),
-    "Forecasts over HTTP": ("serve", "token", "export", "replay", "prune", "backup"),
+    "Forecasts over HTTP": ("serve", "bridge", "token", "export", "replay", "prune", "backup"),
     "Research": ("cite",),
 }
 COMMANDS = tuple(name for names in PANELS.values() for name in names)
