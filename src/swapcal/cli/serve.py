@@ -18,6 +18,7 @@ from swapcal.service.queue import Make
 from swapcal.service.server import Server
 from swapcal.service.settings import JsonLog, Limits, Settings, from_table
 from swapcal.service.store import open_store
+from swapcal.service.tracing import tracing_to
 from swapcal.service.webhook import Webhook, check_url
 from swapcal.service.worker import Worker
 
@@ -49,6 +50,10 @@ def serve(
         str | None, typer.Option(help="http(s) address that receives JSON when an alarm appears or ends.")
     ] = None,
     log: Annotated[str, typer.Option(help="JSON lines on standard error: all, notable or none.")] = "notable",
+    traces: Annotated[
+        str | None,
+        typer.Option(help="Make OpenTelemetry spans of requests: otlp sends them (OTEL_… variables), console prints."),
+    ] = None,
 ) -> None:
     """Serve forecasts over HTTP, and learn outcomes at any time.
 
@@ -62,7 +67,7 @@ def serve(
         made, limits = _configured(forecasters, limit or [])
         if webhook is not None:
             check_url(webhook)
-        tell = JsonLog(log)
+        tell, tracing = JsonLog(log), None if traces is None else tracing_to(traces)
         with compiling(Console(stderr=True, quiet=not run.console.is_terminal), tuple(PARTS)):
             pass  # otherwise the first requests would get 503
         worker = Worker(
@@ -73,12 +78,12 @@ def serve(
             log=tell,
         )
         try:
-            server = Server(worker, host, port, tokens=tokens, log=tell, pages=dashboard())
+            server = Server(worker, host, port, tokens=tokens, log=tell, pages=dashboard(), tracing=tracing)
         except BaseException:
             worker.store.close()
             raise
         print(f"swapcal serves {store_name(store)} on {server.url}", flush=True)
-        with nullcontext() if webhook is None else Webhook(worker, webhook, tell).at_work():
+        with tracing or nullcontext(), nullcontext() if webhook is None else Webhook(worker, webhook, tell).at_work():
             server.serve_until_stopped(lambda: _make(worker, made, run))
 
 

@@ -283,20 +283,27 @@ class Monitor:
             ended=ended,
         )
 
-    def sizes(self) -> list[dict[str, Any]]:
+    def sizes(self, most: int | None = None) -> list[dict[str, Any]]:
         """Return every group's rows, mean gap and interval since its first row, and both kinds of evidence as `wealth`.
 
-        All intervals hold at all times.
+        All intervals hold at all times. With `most`, at most so many groups: those with an alarm, then the largest.
         """
         found = []
-        nodes, weights = self.settings.ranges.nodes, self._bets.log_weights()
-        known = self._bets.known(len(self._bets.group_index.groups))[0].tolist()
-        for g, group in enumerate(self._bets.group_index.groups):
+        nodes, weights, groups = self.settings.ranges.nodes, self._bets.log_weights(), self._bets.group_index.groups
+        known = self._bets.known(len(groups))[0].tolist()
+        for g, group in enumerate(groups) if most is None else [(g, groups[g]) for g in self._foremost(most)]:
             alpha = self.settings.alpha * float(np.exp(weights[g, 0]))
             size = since_first(self._bets.bet_state.notes[g * nodes], alpha, self.settings.max_weight)
             sized = {"group": group.name, "rows": size.rows, "gap": size.gap, "low": size.low, "high": size.high}
             found.append({**sized, "change": known[g][0], "lifetime": known[g][1]})
         return found
+
+    def _foremost(self, most: int) -> list[int]:
+        """Return at most so many groups: those with an alarm in order of `alarms`, then by the number of rows."""
+        places = {name: g for g, name in enumerate(self.groups())}
+        rows = self._bets.bet_state.notes[:: self.settings.ranges.nodes, VISITS][: len(places)]
+        largest = np.argsort(-rows, kind="stable").tolist()
+        return [*dict.fromkeys([*(places[alarm.group] for alarm in self.alarms()), *largest])][:most]
 
     def around(self, record: Mapping[str, Any], p: float) -> list[dict[str, Any]]:
         """Return how often outcomes happened where forecasts were like p, in each group of a record: how sure p is.

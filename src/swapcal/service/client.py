@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from itertools import islice
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, Literal, NamedTuple, Self, TypeVar, overload
 from urllib.parse import quote, urlencode, urlsplit
 
 from swapcal._display import display
@@ -123,14 +123,32 @@ class Client:
         event = {"id": id, "record": record, "time": time, "matures": matures}
         return _issued(self._json("POST", _at(name, "forecasts"), event))
 
-    def forecasts(self, name: str, events: Iterable[Mapping[str, Any]]) -> Iterator[Issued]:
+    @overload
+    def forecasts(
+        self, name: str, events: Iterable[Mapping[str, Any]], *, errors: Literal["raise"] = "raise"
+    ) -> Iterator[Issued]: ...
+
+    @overload
+    def forecasts(
+        self, name: str, events: Iterable[Mapping[str, Any]], *, errors: Literal["return"]
+    ) -> Iterator[Issued | ServiceError]: ...
+
+    def forecasts(
+        self, name: str, events: Iterable[Mapping[str, Any]], *, errors: str = "raise"
+    ) -> Iterator[Issued | ServiceError]:
         """Issue many, in order: mappings with `id`, `record` and, if wanted, `time` and `matures`.
 
-        Sent lazily, some hundred at a time; the first that is refused raises, the others are kept.
+        Sent lazily, some hundred at a time; the first that is refused raises, the others are kept. With
+        `errors="return"` a refused one yields its error instead, and the others their forecasts.
         """
         for rows in _batches(events):
             for answer in self._json("POST", _at(name, "forecasts"), {"forecasts": rows})["forecasts"]:
-                yield _issued(answer)
+                if "status" not in answer:
+                    yield _issued(answer)
+                elif errors == "return":
+                    yield problem_error(answer["status"], answer)
+                else:
+                    raise problem_error(answer["status"], answer)
 
     def preview(self, name: str, records: Iterable[Mapping[str, Any]]) -> list[Json]:
         """Return what would be forecast now; nothing is stored."""
@@ -303,8 +321,6 @@ def _plain(value: Any) -> Any:
 
 
 def _issued(answer: Json) -> Issued:
-    if "status" in answer:
-        raise _problem(answer["status"], answer)
     return Issued(**{field: answer[field] for field in Issued._fields})
 
 
@@ -314,10 +330,11 @@ def _refusal(answer: HTTPResponse, body: bytes) -> ServiceError:
     except ValueError:
         problem = {"title": answer.reason, "detail": body[:200].decode(errors="replace")}
     wished = answer.headers.get("Retry-After", "")
-    return _problem(answer.status, problem | ({"retry_after": float(wished)} if wished.isdigit() else {}))
+    return problem_error(answer.status, problem | ({"retry_after": float(wished)} if wished.isdigit() else {}))
 
 
-def _problem(status: int, problem: Mapping[str, Any]) -> ServiceError:
+def problem_error(status: int, problem: Mapping[str, Any]) -> ServiceError:
+    """Return the error of a problem: one to try again, a conflict, or any other."""
     if status in BUSY:
         return ServiceUnavailableError(status, problem)
     return (ServiceConflictError if status == 409 else ServiceError)(status, problem)

@@ -17,7 +17,8 @@ from swapcal.service.http import PLAIN, Gone, Reply, check_address, in_lines, pr
 from swapcal.service.queue import Ask, Make, Write
 from swapcal.service.settings import JsonLog, Settings
 from swapcal.service.sql import StoreError
-from swapcal.service.status import ForecasterStatus
+from swapcal.service.status import CollectedFigures
+from swapcal.service.tracing import Trace, Tracing, untraced
 from swapcal.service.worker import Answer, Worker, answer_at_once, settings_in
 
 # `ServiceContext`: the desk as the event loop sees it, and what else a request needs.
@@ -38,14 +39,17 @@ class ServiceContext:
         Who may do what.
     log : JsonLog
         The log of requests.
+    tracing : Tracing, optional
+        Makes spans of requests.
     """
 
-    def __init__(self, worker: Worker, auth: Auth, log: JsonLog) -> None:
+    def __init__(self, worker: Worker, auth: Auth, log: JsonLog, tracing: Tracing | None = None) -> None:
         self.worker = worker
         self.store = worker.store
         self.limits = worker.limits
         self.auth = auth
         self.log = log
+        self.tracing = tracing
         self.leaving = False
         """whether the service is stopping: open event streams should end"""
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -53,7 +57,7 @@ class ServiceContext:
         """until when answers are waited for, soonest first"""
         self.auditing = asyncio.Semaphore(1)
         self._beside = asyncio.Semaphore(QUESTIONS)
-        self.last: dict[str, ForecasterStatus] = {}
+        self.last: dict[str, CollectedFigures] = {}
         """what was last known of each forecaster, for metrics while the learner is busy"""
 
     def _joined(self) -> asyncio.AbstractEventLoop:
@@ -73,10 +77,12 @@ class ServiceContext:
         """Return the settings of all forecasters; reads the store, so not for the event loop."""
         return settings_in(self.store)
 
-    async def write(self, forecaster: str, kind: str, rows: Sequence[Any]) -> list[Any]:
+    async def write(self, forecaster: str, kind: str, rows: Sequence[Any], trace: Trace | None = None) -> list[Any]:
         """Return an answer or a refusal for each row, once they are on disk."""
         promise = self._joined().create_future()
-        self.worker.submit(Write(promise, forecaster, kind, rows))
+        if trace is not None:
+            trace.queued = time.time_ns()
+        self.worker.submit(Write(promise, forecaster, kind, rows, trace))
         answers: list[Any] = await self._awaited(promise)
         return answers
 
@@ -124,13 +130,14 @@ NOTABLE = (401, 403)
 class Call:
     """One request."""
 
-    __slots__ = ("context", "headers", "receive", "scope")
+    __slots__ = ("context", "headers", "receive", "scope", "trace")
 
     def __init__(self, context: ServiceContext, scope: Scope, receive: Receive) -> None:
         self.context = context
         self.scope = scope
         self.receive = receive
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
+        self.trace: Trace | None = None
 
     @property
     def request(self) -> Request:
@@ -202,30 +209,48 @@ class RequestHandler:
         self.context = context
         self.handler = handler
         self.needed = needed
+        self._name = getattr(handler, "__name__", "request").lstrip("_")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        began = time.perf_counter()
-        try:
-            reply = await self._answered(scope, receive)
-        except Gone:
+        call, tracing = Call(self.context, scope, receive), self.context.tracing
+        if tracing is None:
+            call.trace = untraced(call.headers)
+            await self._answer(call, send)
             return
+        name, path = f"{scope['method']} {self._name}", {"url.path": scope["path"]}
+        call.trace, status = tracing.begin(call.headers, name, **path), None
+        try:
+            status = await self._answer(call, send)
+        finally:
+            tracing.end(call.trace, status)
+
+    async def _answer(self, call: Call, send: Send) -> int | None:
+        """Answer one request and return the status; None if the client is gone."""
+        began, scope = time.perf_counter(), call.scope
+        try:
+            reply = await answered(call, self.handler, self.needed, self._refused)
+        except Gone:
+            return None
         if isinstance(reply, Response):
             for name, value in PLAIN.items():
                 reply.headers.setdefault(name, value)
-        await reply(scope, receive, send)
+        await reply(scope, call.receive, send)
         if self.context.log.tells("request"):
             took = round(time.perf_counter() - began, 6)
             facts = {"method": scope["method"], "path": scope["path"], "status": reply.status_code}
-            self.context.log("request", **facts, seconds=took)
-
-    async def _answered(self, scope: Scope, receive: Receive) -> Reply | Response:
-        return await answered(Call(self.context, scope, receive), self.handler, self.needed, self._refused)
+            self.context.log("request", **facts, seconds=took, **_trace_id(call))
+        return reply.status_code
 
     def _refused(self, call: Call, event: str, error: ApiError, why: str) -> Reply:
         """Return the problem, and log it unless it is the client's fault; both carry the request's id."""
         name, scope = secrets.token_hex(8), call.scope
         if self.needed is not None and (error.status >= 500 or error.status in NOTABLE):
             facts: dict[str, Any] = {"method": scope["method"], "path": scope["path"], "status": error.status}
-            self.context.log(event, **facts, request=name, why=why)
+            self.context.log(event, **facts, request=name, why=why, **_trace_id(call))
         return problem_reply(error, name)
+
+
+def _trace_id(call: Call) -> dict[str, str]:
+    """Return what a log line has besides, of a traced request."""
+    return {} if call.trace is None else {"trace": call.trace.id}

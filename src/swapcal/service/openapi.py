@@ -3,7 +3,7 @@
 import asyncio
 import math
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import msgspec
@@ -22,7 +22,7 @@ from swapcal.service.queue import BOUNDS, Durations
 from swapcal.service.routes import ENDPOINTS, Endpoint, Parameter, json_response
 from swapcal.service.settings import Settings
 from swapcal.service.sql import StoreError
-from swapcal.service.status import ForecasterStatus, describe
+from swapcal.service.status import CollectedFigures, ForecasterStatus, collect
 from swapcal.service.worker import Worker
 
 # OpenAPI 3.1: made of the types that requests are read with.
@@ -157,21 +157,27 @@ COUNTERS = {
     "lapsed": "Parked outcomes given up",
     "corrections": "Corrections logged",
 }
+GAPS = {
+    "gap": "Mean of outcome minus mean forecast since the first outcome of a group: above 0, forecasts were too low",
+    "gap_low": "Lower end of an interval of the gap that is valid at every look",
+    "gap_high": "Upper end of an interval of the gap that is valid at every look",
+}
 
 
 class _Collected:
-    def __init__(self, worker: Worker, statuses: Mapping[str, ForecasterStatus]) -> None:
-        self._worker, self._statuses = worker, statuses
+    def __init__(self, worker: Worker, figures: Mapping[str, CollectedFigures]) -> None:
+        self._worker, self._figures = worker, figures
 
     def collect(self) -> Iterator[Metric]:
         yield from _of_worker(self._worker)
-        yield from _of_forecasters(self._statuses)
+        yield from _of_forecasters({name: own.status for name, own in self._figures.items()})
+        yield from _of_groups(self._figures)
 
 
-def exposition(worker: Worker, statuses: Mapping[str, ForecasterStatus]) -> bytes:
+def exposition(worker: Worker, figures: Mapping[str, CollectedFigures]) -> bytes:
     """Return all metrics as text."""
     registry = CollectorRegistry()
-    registry.register(_Collected(worker, statuses))
+    registry.register(_Collected(worker, figures))
     return generate_latest(registry)
 
 
@@ -230,6 +236,24 @@ def _of_scores(statuses: Mapping[str, ForecasterStatus]) -> Iterator[Metric]:
                 change.add_metric([own.name, each.name, end], _number(value))
     yield brier
     yield change
+
+
+def _of_groups(figures: Mapping[str, CollectedFigures]) -> Iterator[Metric]:
+    """Yield alarms, and the gaps of at most `Limits.gauges` groups of a forecaster."""
+    words = "1 if a group has an alarm, or the test over all groups since the first row rejects"
+    alarm = GaugeMetricFamily("swapcal_alarm", words, labels=["forecaster"])
+    groups = GaugeMetricFamily("swapcal_groups", "Groups that are tested", labels=["forecaster"])
+    for name, own in figures.items():
+        alarm.add_metric([name], float(own.status.alarmed))
+        groups.add_metric([name], own.groups)
+    yield alarm
+    yield groups
+    for part, words in GAPS.items():
+        family = GaugeMetricFamily(f"swapcal_{part}", words, labels=["forecaster", "group"])
+        for name, own in figures.items():
+            for size in own.sizes:
+                family.add_metric([name, size["group"]], size[part.removeprefix("gap_")])
+        yield family
 
 
 def _of_missing(statuses: Mapping[str, ForecasterStatus]) -> Iterator[Metric]:
@@ -295,8 +319,7 @@ async def metrics(call: Call) -> Reply:
     for name in [*context.worker.forecasters]:
         try:
             async with asyncio.timeout(LONGEST):
-                found: ForecasterStatus = await context.ask(name, describe)
-                context.last[name] = found
+                context.last[name] = await context.ask(name, partial(collect, most=context.limits.gauges))
         except (ApiError, TimeoutError):
             continue
     return Reply(exposition(context.worker, context.last), media=TEXT)

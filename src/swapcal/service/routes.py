@@ -105,7 +105,7 @@ async def correction(call: Call) -> Reply:
 
 
 async def _single(call: Call, kind: str, row: Any) -> Any:
-    answer = (await call.context.write(call.forecaster, kind, [row]))[0]
+    answer = (await call.context.write(call.forecaster, kind, [row], call.trace))[0]
     if isinstance(answer, ApiError):
         raise answer
     return answer
@@ -123,7 +123,7 @@ async def _many(call: Call, kind: str, given: Sequence[Raw], read: Read) -> list
         except ApiError as refusal:
             answers.append(ApiError(refusal.kind, f"row {number}: {refusal.detail}", **refusal.more))
     good = [k for k, answer in enumerate(answers) if not isinstance(answer, ApiError)]
-    found = await call.context.write(call.forecaster, kind, [answers[k] for k in good])
+    found = await call.context.write(call.forecaster, kind, [answers[k] for k in good], call.trace)
     for k, answer in zip(good, found, strict=True):
         answers[k] = answer
     return [answer.problem() if isinstance(answer, ApiError) else answer for answer in answers]

@@ -23,6 +23,7 @@ from swapcal.service.auth import Auth, is_loopback
 from swapcal.service.endpoint import ServiceContext
 from swapcal.service.http import MEDIA
 from swapcal.service.settings import JsonLog, Limits
+from swapcal.service.tracing import Tracing
 from swapcal.service.worker import Worker
 
 # `Protocol`: HTTP connections that neither dawdle nor crowd.
@@ -116,6 +117,8 @@ class Server(uvicorn.Server):
         The log of requests.
     pages : routes
         Of the dashboard.
+    tracing : Tracing, optional
+        Makes spans of requests.
     """
 
     def __init__(
@@ -127,6 +130,7 @@ class Server(uvicorn.Server):
         tokens: bool | None = None,
         log: JsonLog | None = None,
         pages: Sequence[BaseRoute] = (),
+        tracing: Tracing | None = None,
     ) -> None:
         if tokens is False and not is_loopback(host):
             raise ValueError(
@@ -137,7 +141,7 @@ class Server(uvicorn.Server):
         self.socket = _bound(host, port)
         self.log = JsonLog("none") if log is None else log
         _tell_through(self.log)
-        self.context = ServiceContext(worker, Auth(worker.store, required=required), self.log)
+        self.context = ServiceContext(worker, Auth(worker.store, required=required), self.log, tracing)
         config = uvicorn.Config(
             application(self.context, pages),
             http=protocol(worker.limits),

@@ -52,6 +52,8 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """seconds for a request to arrive: 408"""
     answer: Seconds = 30.0
     """seconds for an answer: 503"""
+    gauges: Annotated[int, Meta(ge=0)] = 50
+    """groups of a forecaster in the metrics, those with an alarm first, then the largest; others are left out"""
 
 
 # Logs: one JSON object per line, with the numbers of events and without secrets.

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -156,6 +156,20 @@ def describe(hosted: HostedForecaster) -> ForecasterStatus:
         weighted=live.weighted,
         issued=live.issued,
     )
+
+
+class CollectedFigures(NamedTuple):
+    """What the metrics show of a forecaster."""
+
+    status: ForecasterStatus
+    groups: int
+    sizes: list[dict[str, Any]]
+    """of some groups, as `Monitor.sizes` returns them"""
+
+
+def collect(hosted: HostedForecaster, most: int) -> CollectedFigures:
+    """Return figures for the metrics, with the sizes of at most so many groups; of the learning thread."""
+    return CollectedFigures(describe(hosted), len(hosted.monitor.groups()), hosted.monitor.sizes(most))
 
 
 def _known(value: float) -> Figure:

@@ -2,8 +2,9 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from types import MappingProxyType
 from typing import Any
 
 from msgspec import Raw
@@ -18,6 +19,7 @@ from swapcal.service.settings import Limits, Settings, from_body, to_body
 from swapcal.service.snapshots import Snapshotter, recover
 from swapcal.service.sql import Conflict, StoreError
 from swapcal.service.store import Store
+from swapcal.service.tracing import COMMIT, LEARN, WAIT, stamp
 
 PATIENCE = 1.0
 """Seconds between attempts to take over or to rebuild."""
@@ -245,6 +247,7 @@ class Worker:
         names = [*dict.fromkeys(job.forecaster for job in jobs)]
         answers: list[Answer] = []
         events: list[Event] = []
+        stamp(jobs, WAIT)
         try:
             for name in names:
                 own = [job for job in jobs if job.forecaster == name]
@@ -253,11 +256,15 @@ class Worker:
                 except ApiError as refusal:
                     answers += [(job.promise, refusal) for job in own]
                     continue
+                began = time.time_ns()
                 found, made = self._apply(hosted, own)
+                stamp(own, LEARN, began)
                 answers += found
                 events += made
             if events:
-                self._append(events)
+                began = time.time_ns()
+                self._append(events, _traces(jobs))
+                stamp(jobs, COMMIT, began)
         except StoreError as error:
             return self._failed(jobs, names, error)
         except Exception as error:
@@ -291,7 +298,7 @@ class Worker:
                 return False
         return any(hosted.overdue(self._clock()) for hosted in overdue)
 
-    def _append(self, events: Sequence[Event]) -> None:
+    def _append(self, events: Sequence[Event], traces: Mapping[str, list[str]] = MappingProxyType({})) -> None:
         began = time.perf_counter()
         self.store.append(events)
         took = time.perf_counter() - began
@@ -301,12 +308,12 @@ class Worker:
             self.metrics.events[event.kind] = self.metrics.events.get(event.kind, 0) + 1
         for name in dict.fromkeys(event.forecaster for event in events):
             own = [event.seq for event in events if event.forecaster == name]
-            self.log("commit", forecaster=name, first=own[0], last=own[-1], seconds=round(took, 6))
+            self.log("commit", forecaster=name, first=own[0], last=own[-1], seconds=round(took, 6), **traces)
 
     def _failed(self, jobs: Sequence[Write], names: Sequence[str], error: StoreError) -> list[Answer]:
         """Refuse a whole batch; its forecasters are ahead of the log, and the others' claims may be gone."""
         self.metrics.failures += 1
-        self.log("commit failed", forecasters=[*names], error=str(error))
+        self.log("commit failed", forecasters=[*names], error=str(error), **_traces(jobs))
         self._lost_touch(names, unknown=not isinstance(error, Conflict))
         refusal = unavailable("The store could not write; nothing was acknowledged, and the forecaster is rebuilt.")
         return [(job.promise, refusal) for job in jobs]
@@ -377,6 +384,12 @@ class Worker:
             facts = {"snapshot": found.snapshot, "replayed": found.replayed, "seconds": round(found.seconds, 3)}
             self.log("ready", forecaster=name, **facts)
         del self._lost[name]
+
+
+def _traces(jobs: Sequence[Write]) -> dict[str, list[str]]:
+    """Return what a log line of a batch has besides, if requests of it are traced."""
+    found = [job.trace.id for job in jobs if job.trace is not None]
+    return {"traces": found} if found else {}
 
 
 def warm() -> None:

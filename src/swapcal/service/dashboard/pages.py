@@ -152,9 +152,9 @@ class Page:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         context = scope["app"].state.context
-        await RequestHandler(context, self._answer, None)(scope, receive, send)
+        await RequestHandler(context, self._page, None)(scope, receive, send)
 
-    async def _answer(self, call: Call) -> Reply | Response:
+    async def _page(self, call: Call) -> Reply | Response:
         call.headers = with_token(call.headers)
         return await answered(call, self._handler, self._needed, self._refused)
 
