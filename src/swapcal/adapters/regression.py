@@ -16,6 +16,7 @@ from sklearn.utils.validation import _check_y
 from swapcal._validate import Span
 from swapcal.adapters.table_estimator import cluster_codes, one_of, outcome_column
 from swapcal.arrays import Array
+from swapcal.engine.explanation import Explanation
 from swapcal.features.sources import Name
 from swapcal.tables.frame import in_memory
 
@@ -144,6 +145,14 @@ class SwapRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         """Return the expected outcome of every row, by `mode`."""
         predicted = self._predicted(X)[:, 0]
         return self._span().values(predicted)
+
+    def explain(self, X: Any) -> "list[Explanation]":
+        """Return why each row's mean prediction is what it is: a sum of one contribution for each column.
+
+        ``mean = base + Σ amounts`` on the scale of the outcomes, exactly, by the rule of `SwapClassifier.explain`: from
+        the prediction for a row of average numbers and no categories, values are revealed one after the other.
+        """
+        return self._explained(X)[0]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -181,7 +181,7 @@ class Forecast:
     def explain(self, row: int = 0) -> Any:
         """Return the mean as a sum of named contributions; of many forecasts that of one row, counted from 0.
 
-        `Live` can explain its open forecasts and its previews; see `swapcal.live.explain.Explanation`.
+        `Live` can explain its open forecasts and its previews; see `swapcal.engine.explanation.Explanation`.
         """
         if self._why.explain is None:
             raise ValueError("explain: given a forecast without an explanation, expected one that `Live` keeps open")

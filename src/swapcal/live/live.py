@@ -18,6 +18,7 @@ from swapcal._validate import UNIT, Span
 from swapcal.archive import State, nested, part
 from swapcal.arrays import Array
 from swapcal.engine.certificate import Certificate
+from swapcal.engine.explanation import Explanation
 from swapcal.engine.forecast import Forecast
 from swapcal.engine.forecaster import Forecaster
 from swapcal.engine.groups import GroupCertificate
@@ -25,7 +26,7 @@ from swapcal.engine.sparse import SparseForecaster
 from swapcal.features import Contexts, Encoded
 from swapcal.kernels.state import TICKET
 from swapcal.live.experts import EXPERT_WEIGHT, Rows, as_model, expert_names, expert_weights
-from swapcal.live.explain import Explanation, explain_row
+from swapcal.live.explain import explain_row
 from swapcal.live.learner import BANK, Learner, SparseLearner
 from swapcal.live.monitor_feed import MonitorFeed, Values
 from swapcal.live.open_forecasts import (
