@@ -66,7 +66,7 @@ class SwapClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
     ridge : of the engine's learners. "auto" starts with 256, 16 and 1 side by side and goes on with the one whose
         forecasts, each made before its label was used, had the least squared error: how soon to leave the corrected
         score.
-    kappa : of the self-refining levels; see `swapcal.Forecaster`.
+    kappa : self-refining levels split when rounding costs more than this share of learning.
     n_jobs : threads that predict, and processes that cross-fit the estimator; -1 for all there are.
     random_state : of the order of the rows, the folds, the rounds kept and the draws.
     key : column of ids (a name, or a number of an array) by which mode "hash" draws. It is never a feature, and an
@@ -268,8 +268,9 @@ class SwapClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
         >>> why = model.explain([[0.5, 1.0]])[0]
         >>> [term.name for term in why.terms]
         ['column 1 = 1', 'column 0']
-        >>> abs(why.base + sum(term.amount for term in why.terms) - model.predict_proba([[0.5, 1.0]])[0, 1]) < 1e-12
-        True
+        >>> total = why.base + sum(term.amount for term in why.terms)
+        >>> round(total - why.mean, 12), bool(why.mean == model.predict_proba([[0.5, 1.0]])[0, 1])
+        (0.0, True)
         """
         found = self._explained(X)
         if len(found) == 1:
