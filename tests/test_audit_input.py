@@ -269,3 +269,16 @@ def test_rows_beyond_chance_are_counted_and_named_as_what_they_are():
         "600 rows have a prediction of exactly 0 or 1 and another outcome: no chance explains that."
     )
     assert Audit([0.0, 0.5], [1, 1]).verdict().warnings[0].startswith("1 row has a prediction of exactly 0 or 1")
+
+
+def test_scikit_learns_names_are_accepted_by_keyword():
+    rng = np.random.default_rng(0)
+    p = rng.random(300)
+    y = rng.random(300) < p
+    assert Audit(y_true=y, y_prob=p).to_json() == Audit(p, y).to_json() == Audit(p, y_true=y).to_json()
+    with pytest.raises(TypeError, match="p: given both p and y_prob"):
+        Audit(p, y, y_prob=p)
+    with pytest.raises(TypeError, match="y: given both y and y_true"):
+        Audit(p, y, y_true=y)
+    with pytest.raises(TypeError, match="y: given nothing, expected y or, as scikit-learn calls it, y_true"):
+        Audit(y_prob=p)

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from swapcal import Forecaster, Live
+from swapcal.engine.explanation import Explanation
 from swapcal.kernels.experts import bent
 from swapcal.live import UnknownIdError
-from swapcal.live.explain import Explanation
 
 
 def stream(n: int, seed: int = 0) -> tuple[list[dict[str, Any]], list[float]]:

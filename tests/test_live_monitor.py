@@ -210,3 +210,54 @@ def test_right_forecasts_of_patients_who_share_a_fate_are_rejected_without_clust
         rejected["rows"] += rows.test().rejected
     assert rejected["clusters"] <= 3  # 4 or more of 12 have probability 0.2 % at the level of 5 %
     assert rejected["rows"] >= 6
+
+
+# ---------------------------------------------------------------- how sure one forecast is
+
+
+def test_around_is_what_the_monitor_measured_where_forecasts_were_alike():
+    rng = np.random.default_rng(0)
+    records = [{"shop": "ab"[k % 2], "price": float(rng.normal())} for k in range(600)]
+    live = Live(groups=["shop"], monitor=Monitor(["shop"]))
+    live.run(records, rng.random(600) < 0.3)
+    new = {"shop": "b", "price": 0.2}
+    before = live.status()
+    found = live.around(new)
+    assert found == live.monitor.around(new, live.preview(new).mean)
+    assert [one["group"] for one in found] == ["all rows", "shop = b"]
+    assert live.around({"shop": "b", "price": 0.2}) == found
+    assert live.status() == before
+    with pytest.raises(ValueError, match="around: given a Live without a monitor"):
+        Live().around(new)
+
+
+def test_around_is_in_the_units_of_the_outcomes():
+    rng = np.random.default_rng(0)
+    records, y = [{"shop": "ab"[k % 2]} for k in range(400)], rng.uniform(20, 60, 400)
+    live = Live(low=0, high=100, groups=["shop"], monitor=Monitor(["shop"]))
+    live.run(records, y)
+    for one in live.around({"shop": "a"}):
+        low, high = one["forecasts"]
+        assert low <= live.preview({"shop": "a"}).mean <= high
+        assert one["low"] < 40 < one["high"]
+        assert 30 < one["observed"] < 50
+        assert 30 < one["mean_forecast"] < 50
+
+
+def test_the_interval_around_a_forecast_covers_the_probability_it_is_about():
+    """At most 5 % of streams have a wrong one, at any time; of 60 none is expected, as all groups and ranges share."""
+    missed, widths = 0, []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        shop = rng.integers(0, 2, 5000)
+        truth = np.where(shop == 1, 0.5, 0.2)
+        p = np.clip(truth + 0.05 * rng.normal(size=5000), 0.02, 0.98)
+        monitor = Monitor(["shop"]).add({"shop": shop}, p, rng.random(5000) < truth)
+        for found in monitor.around({"shop": 1}, 0.45):
+            low, high = found["forecasts"]
+            inside = (p >= low) & (p < high) & ((shop == 1) | (found["group"] == "all rows"))
+            assert found["rows"] == inside.sum()
+            missed += not found["low"] <= truth[inside].mean() <= found["high"]
+            widths.append(found["high"] - found["low"])
+    assert missed <= 3
+    assert np.mean(widths) < 0.25

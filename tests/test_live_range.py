@@ -12,8 +12,8 @@ import pytest
 from swapcal import Live, Monitor
 from swapcal._validate import Span
 from swapcal.archive import ArchiveError
+from swapcal.engine.explanation import Explanation
 from swapcal.live import ConflictingLabelError
-from swapcal.live.explain import Explanation
 from swapcal.live.status import Status
 from tests.test_live import columns
 

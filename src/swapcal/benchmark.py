@@ -307,7 +307,9 @@ class Benchmark:
     ----------
     y : (rows,) outcomes in [0, 1]
     forecasts : (rows,) forecasts by name; "mine" is compared with all others, "swapcal" is what the report is about
-    groups, time, clusters : as in `Audit`; intervals and verdicts are then by cluster
+    groups : labels per row: a mapping or table of categorical columns, or one column
+    time : (rows,) numbers or dates
+    clusters : (rows,) ids of what rows belong to, such as patients; intervals and verdicts are then by cluster
     how : how the forecasts were made, a sentence for the report
     title, seed : of the report, and of the simulated noise floor
     warnings : what is known to speak against a gain, such as a column that is probably known only after the outcome

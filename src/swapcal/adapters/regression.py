@@ -16,6 +16,7 @@ from sklearn.utils.validation import _check_y
 from swapcal._validate import Span
 from swapcal.adapters.table_estimator import cluster_codes, one_of, outcome_column
 from swapcal.arrays import Array
+from swapcal.engine.explanation import Explanation
 from swapcal.features.sources import Name
 from swapcal.tables.frame import in_memory
 
@@ -30,13 +31,38 @@ class SwapRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    estimator : a regressor whose predictions are to be corrected; by default a model of our own. Unless frozen, it is
-        cross-fitted, as in `SwapClassifier`. Predictions beyond the range count as its ends.
+    estimator : a regressor whose predictions are to be corrected; by default a model of our own. Unless frozen
+        (`sklearn.frozen.FrozenEstimator`, or ``cv="prefit"``), it is cross-fitted: the engine sees its out-of-fold
+        predictions, and predictions use a copy fitted on all rows. Predictions beyond the range count as its ends.
     low, high : the range. By default the smallest and largest outcome of the fit; the guarantees then are about
         outcomes within it, and predictions never leave it.
-    groups, contexts, target, epsilon, delta, snapshots, passes, cv : as in `SwapClassifier`.
-    ridge, kappa, n_jobs, random_state, correction, key : as in `SwapClassifier`.
-    mode : as in `SwapClassifier`; in "hash" and "sample" a prediction is one of the levels of the range.
+    groups : columns (names of a data frame's, numbers of an array's) over whose categories and their intersections
+        calibration matters most. Numbers with more than 16 values are cut into 8 parts.
+    contexts : other columns to look at; all by default, [] for none.
+    mode : how `predict` predicts. "mean": the mixture's mean, best squared error, outside the swap theorem. "sample":
+        one of all rounds' forecasters and one of its two levels of the range, drawn for each row: the theorem's
+        predictor. An integer `random_state` repeats the draws at every call. "hash": the same, drawn by a hash of the
+        row's value in `key`, or of all its values: a fixed function; rows with one key share one draw.
+    target : "adaptive" lets the levels refine themselves; "multicalibration" and "agnostic" take the uniform grid of
+        the respective theorem, "omniprediction" that of a theorem that is about outcomes 0 and 1 only.
+    epsilon, delta : with a target and ``correction="none"``, refuse to fit on fewer rows than its theorem needs to
+        promise error `epsilon`, for outcomes scaled to [0, 1], with probability 1 - `delta`.
+    snapshots : forecasters kept, at uniformly random rounds. None: 16 for the mean and, in modes "sample" and "hash"
+        with one pass, beside them the log of all rounds. A number: so many for every mode, and no log; no theorem
+        covers them.
+    passes : times the rows are streamed. More than one helps a few hundred rows; the theorems cover one.
+    correction : of the score, before the engine. "linear": a regression on the score, groups, their intersections and
+        features. "trees": boosted trees on the same columns, between two such regressions (LightGBM, extra ``trees``).
+        "auto": trees where LightGBM is installed and there are 500 rows, else "linear". "none": the score as given, or
+        the middle of the range, so that no context depends on an outcome.
+    cv : folds for the estimator: an integer, a splitter, or "prefit".
+    ridge : of the engine's learners. "auto" starts with 256, 16 and 1 side by side and goes on with the one whose
+        predictions, each made before its outcome was used, had the least squared error.
+    kappa : levels split when rounding costs more than this share of learning.
+    n_jobs : threads that predict, and processes that cross-fit the estimator; -1 for all there are.
+    random_state : of the order of the rows, the folds, the rounds kept and the draws.
+    key : column of ids (a name, or a number of an array) by which mode "hash" draws. It is never a feature, and an
+        estimator inside does not see it.
 
     Notes
     -----
@@ -110,7 +136,8 @@ class SwapRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
     ) -> Self:
         """Fit on rows X and outcomes y; `progress` is called with numbers of rows done.
 
-        `clusters`, or `groups`, as in `SwapClassifier.fit`.
+        `clusters` has the id of what each row belongs to, such as a patient: no cluster is split between folds.
+        scikit-learn calls it `groups`, the name by which metadata routing brings it.
         """
         with self._all_or_nothing():
             self._fit(X, y, sample_weight, progress, one_of(clusters, groups))
@@ -144,6 +171,14 @@ class SwapRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         """Return the expected outcome of every row, by `mode`."""
         predicted = self._predicted(X)[:, 0]
         return self._span().values(predicted)
+
+    def explain(self, X: Any) -> "list[Explanation]":
+        """Return why each row's mean prediction is what it is: a sum of one contribution for each column.
+
+        ``mean = base + Σ amounts`` on the scale of the outcomes, exactly, by the rule of `SwapClassifier.explain`: from
+        the prediction for a row of average numbers and no categories, values are revealed one after the other.
+        """
+        return self._explained(X)[0]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

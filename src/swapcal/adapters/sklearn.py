@@ -66,7 +66,7 @@ class SwapClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
     ridge : of the engine's learners. "auto" starts with 256, 16 and 1 side by side and goes on with the one whose
         forecasts, each made before its label was used, had the least squared error: how soon to leave the corrected
         score.
-    kappa : of the self-refining levels; see `swapcal.Forecaster`.
+    kappa : self-refining levels split when rounding costs more than this share of learning.
     n_jobs : threads that predict, and processes that cross-fit the estimator; -1 for all there are.
     random_state : of the order of the rows, the folds, the rounds kept and the draws.
     key : column of ids (a name, or a number of an array) by which mode "hash" draws. It is never a feature, and an
@@ -243,6 +243,39 @@ class SwapClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
         if self._mode() == "mean":
             return decide(self._predicted(X)[:, 0], loss)
         return decide(self._issued(X)[0], loss, at="p")
+
+    def explain(self, X: Any) -> "list[Any]":
+        """Return why each row's mean prediction is what it is: a sum of one contribution for each column.
+
+        ``mean = base + Σ amounts`` in probability, exactly; the mean is an average of levels, so no sum of log-odds
+        would be. `base` is the prediction for a reference row: every number at its mean, no category, the estimator's
+        score at its average log-odds. From there the row's values are revealed one after the other in up to eight
+        orders, half of them the others backwards, and a contribution is the mean of what the value adds: the Shapley
+        value where no more than two columns act together. What an estimator inside makes of a column is part of its
+        score's contribution. A contribution describes the model, not what changing the column would do.
+
+        Returns
+        -------
+        An `Explanation`, as of `Live`, for each row: of the probability of the second of two classes. Of more classes a
+        dict for each row, from class to the explanation of its probability in `class_probabilities`.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.column_stack([rng.normal(size=4000), rng.integers(0, 2, 4000)])
+        >>> y = rng.random(4000) < 1 / (1 + np.exp(2 - X[:, 0] - 3 * X[:, 1]))
+        >>> model = SwapClassifier(groups=[1], correction="linear", random_state=0).fit(X, y)
+        >>> why = model.explain([[0.5, 1.0]])[0]
+        >>> [term.name for term in why.terms]
+        ['column 1 = 1', 'column 0']
+        >>> total = why.base + sum(term.amount for term in why.terms)
+        >>> round(total - why.mean, 12), bool(why.mean == model.predict_proba([[0.5, 1.0]])[0, 1])
+        (0.0, True)
+        """
+        found = self._explained(X)
+        if len(found) == 1:
+            return found[0]
+        return [dict(zip(self.classes_.tolist(), row, strict=True)) for row in zip(*found, strict=True)]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 
-from swapcal._validate import refuse_masked
+from swapcal._validate import Span, refuse_masked
 from swapcal.arrays import AnyArray, Array, Flags, Integers
 
 try:
@@ -31,13 +31,15 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, has_
 from threadpoolctl import ThreadpoolController  # scikit-learn brings it
 
 from swapcal.batch.correction import probabilities
+from swapcal.batch.explain import Attribution
 from swapcal.batch.mixture import IssuedRows
 from swapcal.batch.model import MODES, Model
 from swapcal.batch.settings import FitSettings
 from swapcal.engine.certificate import Certificate
+from swapcal.engine.explanation import Explanation
 from swapcal.features.encoder import EncodedTable
 from swapcal.features.sources import HUGE, Name, Source, Sparse, columns_of, keys_of, named, opened, require
-from swapcal.tables.frame import Table, batches_of, cluster_ids, in_memory, is_table
+from swapcal.tables.frame import Table, batches_of, cluster_ids, columns_from, in_memory, is_table, made_frame
 from swapcal.tables.values import is_missing
 
 # The outcomes of a fit: y as one column with a value in every row, whatever held it.
@@ -191,6 +193,49 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         """The certificates of all models; of several classes, one for each."""
         check_is_fitted(self)
         return [model.certificate for model in self.models_]
+
+    def feature_importances(self, X: Any, backend: str = "pandas") -> Any:
+        """Return how much each column moves the predictions of the rows of X: the mean of its |contribution|.
+
+        The contributions are those of `explain`, on the scale of the predictions; largest first, of several classes
+        class by class. They describe this model on these rows. They are not effects: of two columns that say the same,
+        the model may use either, and changing a column in the world need not change the outcome.
+
+        Parameters
+        ----------
+        X : rows to average over, for instance those of a test
+        backend : "pandas", "polars", "pyarrow", or "dict" for a dict of lists
+        """
+        width = self._outcomes()[1] - self._outcomes()[0]
+        found: list[dict[str, Any]] = []
+        for label, (attribution, rows, scores) in zip(self._labelled(), self._attributions(X), strict=True):
+            mean = width * np.abs(attribution.contributions(rows, scores).amounts).mean(axis=0)
+            for place in np.argsort(-mean, kind="stable").tolist():
+                column = attribution.columns[place]
+                found.append(label | {"column": column.name, "kind": column.kind, "importance": float(mean[place])})
+        names = [*(self._labelled()[0]), "column", "kind", "importance"]
+        return made_frame(columns_from(found, names), backend)
+
+    def _labelled(self) -> list[dict[str, Any]]:
+        """Return what tells the models' lines of a table apart: nothing where there is one model."""
+        return [{}] if len(self.models_) == 1 else [{"class": name} for name in self.classes_.tolist()]
+
+    def _attributions(self, X: Any) -> "list[tuple[Attribution, EncodedTable, Array | None]]":
+        """Return for each model what explains it, and the rows and scores as it sees them."""
+        source, scores = self._opened(X)
+        columns = [None] * len(self.models_) if scores is None else np.ascontiguousarray(scores.T)
+        return [
+            (Attribution(model), rows, column)
+            for model, rows, column in zip(self.models_, self._coded(source), columns, strict=True)
+        ]
+
+    def _explained(self, X: Any) -> "list[list[Explanation]]":
+        """Return for each model an explanation of every row."""
+        span = Span(*self._outcomes())
+        return [
+            [why.in_units(span) for why in attribution.explanations(rows, scores)]
+            for attribution, rows, scores in self._attributions(X)
+        ]
 
     def export(self, path: "str | os.PathLike[str]") -> None:
         """Write the fitted model for use elsewhere: arrays at `path`, and `swapcal_predict.py` beside it.

@@ -63,7 +63,8 @@ class Audit:
 
     Parameters
     ----------
-    p, y : (rows,) predictions in [0, 1]; outcomes in [0, 1]
+    p, y : (rows,) predictions in [0, 1]; outcomes in [0, 1]. By name also `y_prob` and `y_true`, as scikit-learn's
+        metrics have them, in any order
     X : (rows, d) contexts with first coordinate ½ and norm at most 1; raw features go through `from_features`
     groups : labels per row: a mapping or table of categorical columns, or one column
     weights : (rows,) positive, default 1
@@ -91,14 +92,18 @@ class Audit:
     >>> audit = Audit(p, y, groups={"shift": np.where(nights, "night", "day")})
     >>> audit.findings()[0].name, audit.test().p_value
     ('shift = night', 0.001)
+    >>> Audit(y_true=y, y_prob=p).n
+    3000.0
     """
 
     def __init__(
         self,
-        p: Any,
-        y: Any,
+        p: Any = None,
+        y: Any = None,
         X: Any = None,
         *,
+        y_prob: Any = None,
+        y_true: Any = None,
         groups: Any = None,
         weights: Any = None,
         low: Any = None,
@@ -114,6 +119,7 @@ class Audit:
         intersections: int | None = None,
         search: str | None = None,
     ) -> None:
+        p, y = _one_of("p", p, "y_prob", y_prob), _one_of("y", y, "y_true", y_true)
         given = {"weights": weights, "low": low, "high": high, "weight": weight, "time": time, "issued": issued}
         batch = AuditRows.check(p, y, X, groups=groups, clusters=clusters, **given)
         batch = intersect(batch, pairs_of(list(batch.groups), intersections))
@@ -589,7 +595,7 @@ class Audit:
             "groups", the gap of each group with its simultaneous 95 % interval, the most doubtful on top;
             or "number", the gap along a number
         most : groups drawn
-        titles : what groups are called, as in `to_dict`
+        titles : what columns and values are called in words: `Titles`, a mapping like its file, or the file's path
         tolerance : largest gap called small
         feature : the number along which gaps are drawn; by default the most doubtful
         ax : axes to draw on; by default those of a new figure. Needs matplotlib, the extra ``plot``.
@@ -621,6 +627,14 @@ class Audit:
         found = self.findings(1)
         worst = {"surest finding": f"{found[0].name}: {found[0].size}"} if found else {}
         return display(self.title, self.verdict().sentence, {"rows": self.rows, **scores, **worst})
+
+
+def _one_of(name: str, value: Any, other: str, same: Any) -> Any:
+    """Return the value that was given under one of its two names."""
+    if (value is None) == (same is None):
+        given = "nothing" if value is None else f"both {name} and {other}"
+        raise TypeError(f"{name}: given {given}, expected {name} or, as scikit-learn calls it, {other}")
+    return same if value is None else value
 
 
 def _named(names: Sequence[str] | None, d: int) -> tuple[Coordinate, ...]:

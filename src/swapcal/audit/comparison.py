@@ -196,8 +196,15 @@ class Comparison:
     ----------
     before, after : (rows,) predictions in [0, 1]
     y : (rows,) outcomes in [0, 1]
-    features : raw features of the rows, as in `Audit.from_features`
-    groups, weights, time, clusters, levels, title, seed, intersections : as in `Audit`
+    features : raw features of the rows: a table, a mapping of columns, or a matrix
+    groups : labels per row: a mapping or table of categorical columns, or one column
+    weights : (rows,) positive, default 1
+    time : (rows,) numbers or dates
+    clusters : (rows,) ids of what rows belong to, such as patients: rows of one id may depend on each other
+    levels : number of intervals of predictions, or their edges from 0 to 1; by default each value is a level of its
+        own up to 256 values, else 51 intervals
+    title, seed : heading of the report; seed of the simulated noise floor
+    intersections : 2 to examine the intersections of every two columns of `groups` as groups too
     names : what the two predictors are called
 
     Examples

@@ -332,9 +332,9 @@ class Model:
         given = self._given(rows, scores)
         return self._contexts(rows, self._corrected(given, rows), expit(given))
 
-    def corrected(self, source: Source, scores: Array | None = None) -> Array:
+    def corrected(self, source: Source | EncodedTable, scores: Array | None = None) -> Array:
         """Return the corrected score alone: what the learners start from."""
-        rows = self.features.encode(source)
+        rows = self._encoded(source)
         return self._corrected(self._given(rows, self._expected(scores)), rows)
 
     def save(self, path: "str | os.PathLike[str]") -> None:

@@ -67,7 +67,7 @@ class Forecast:
     p : the issued level, drawn from the forecast's distribution; the guarantees are about it.
     mean : z*, the distribution's mean; the best single number, slightly off the levels.
     low, high : the lowest and highest level that could have been issued: neighbouring levels, when hedging. They are
-        no interval of confidence; how sure a forecast is, `Audit.around` and `Monitor.around` measure.
+        no interval of confidence; how sure a forecast is, `Audit.around`, `Monitor.around` and `Live.around` measure.
     weight : the probability with which `high` was issued; with Blum–Mansour's mixing, levels between the two may have
         some too, and `Forecaster.distribution` returns all.
 
@@ -181,7 +181,7 @@ class Forecast:
     def explain(self, row: int = 0) -> Any:
         """Return the mean as a sum of named contributions; of many forecasts that of one row, counted from 0.
 
-        `Live` can explain its open forecasts and its previews; see `swapcal.live.explain.Explanation`.
+        `Live` can explain its open forecasts and its previews; see `swapcal.engine.explanation.Explanation`.
         """
         if self._why.explain is None:
             raise ValueError("explain: given a forecast without an explanation, expected one that `Live` keeps open")

@@ -18,6 +18,7 @@ from swapcal._validate import UNIT, Span
 from swapcal.archive import State, nested, part
 from swapcal.arrays import Array
 from swapcal.engine.certificate import Certificate
+from swapcal.engine.explanation import Explanation
 from swapcal.engine.forecast import Forecast
 from swapcal.engine.forecaster import Forecaster
 from swapcal.engine.groups import GroupCertificate
@@ -25,7 +26,7 @@ from swapcal.engine.sparse import SparseForecaster
 from swapcal.features import Contexts, Encoded
 from swapcal.kernels.state import TICKET
 from swapcal.live.experts import EXPERT_WEIGHT, Rows, as_model, expert_names, expert_weights
-from swapcal.live.explain import Explanation, explain_row
+from swapcal.live.explain import explain_row
 from swapcal.live.learner import BANK, Learner, SparseLearner
 from swapcal.live.monitor_feed import MonitorFeed, Values
 from swapcal.live.open_forecasts import (
@@ -82,13 +83,22 @@ class Live:
 
     Parameters
     ----------
-    groups, scores, products, numeric, categorical, drop, categories, max_dim, fourier : as in `Contexts`.
+    groups : columns to treat as categories, whatever their type, with up to 64 coordinates each: forecasts are right on
+        average for each of their values.
+    scores : columns that are forecasts already: names of probabilities, or {name: "probability" | "logit"}.
+    products : pairs of column names; each pair adds the coordinates of its product, such as shop × price.
+    numeric, categorical : columns of this type; the type of others follows from their first value.
+    drop : columns to ignore.
+    categories : coordinates per categorical column that is no group; later values share one.
+    max_dim : largest number of coordinates; later values share one or have none.
+    fourier : number of random Fourier features of the numeric columns.
     models : {name: model} of river classifiers, scikit-learn classifiers with `partial_fit`, or any other in `Refit`;
         each becomes a score.
-    ridge, kappa, seed : as in `Forecaster`; many coordinates ask for a larger penalty and levels that split sooner than
-        its own. The penalty is 2 by default, and 64 where scores or models are given: the levels then hold on longer to
-        a blend that starts from these.
-    window : as in `Forecaster`: about so many labels are remembered by the regressions that follow a moving world, and
+    ridge : λ from 1e-12 to 1e8, how strongly the levels' regressions hold on to their start. By default 2, and 64 where
+        scores or models are given: the levels then hold on longer to a blend that starts from these.
+    kappa : levels split when rounding costs more than this share of learning.
+    seed : of the draws between two levels, and of the Fourier features.
+    window : for a world that moves: about so many labels are remembered by the regressions that follow it, and
         `certificate(window=…)` is about them; 2,000 is a good number where labels come at once. By default none.
     matures : length of time after which the label of every forecast is known whatever it is, where no time of its own
         is given: in the unit of the times, or "24h", "7d", a timedelta. Labels are learned then, not before.
@@ -389,7 +399,10 @@ class Live:
         ----------
         records : n mappings, or a data frame
         ids : n names; one that is open with the same record is answered by its open forecast
-        time, matures : as in `forecast`, one for all rows or one per row
+        time : when the forecasts are made (number, date, or ISO text), one for all rows or one per row; must not go
+            backwards
+        matures : when each label would be known whatever it is, one for all rows or one per row; a label that comes
+            earlier is held until then
 
         Examples
         --------
@@ -481,6 +494,38 @@ class Live:
                 learner.consult(rows, k, record)
         issued = learner.preview(rows, *self._scheduler.allowance(), single=single)
         return issued.explained_by(lambda row: explain_row(learner, rows, row))
+
+    @locked
+    def around(self, record: Any) -> list[dict[str, Any]]:
+        """Return how sure a record's forecast would be now: how often outcomes happened where forecasts were like it.
+
+        That is `Monitor.around` of the record and its `mean`, on the scale of the outcomes: for all rows and for each
+        group of the record that the monitor watches, the narrowest range of forecasts around the mean with 50 rows or
+        more, its rows, their mean forecast, the observed rate and an interval [low, high] for what the rate is
+        expected to be, valid at all times and over all groups and ranges together with probability 1 - `alpha`. It
+        is the interval to read as uncertainty; `Forecast.low` and `Forecast.high` are neighbouring levels. Raises
+        ValueError without a monitor, whose sums it needs.
+
+        Examples
+        --------
+        >>> live = Live(groups=["shop"], monitor=Monitor(["shop"]))
+        >>> happened = np.random.default_rng(0).random(800) < np.tile([0.2, 0.4], 400)
+        >>> issued = live.run([{"shop": "ab"[k % 2]} for k in range(800)], happened)
+        >>> for found in live.around({"shop": "b"}):
+        ...     print(found["group"], found["rows"] >= 50, found["low"] < 0.4 < found["high"])
+        all rows True True
+        shop = b True True
+        """
+        if self.monitor is None:
+            raise ValueError(
+                "around: given a Live without a monitor, expected Live(monitor=Monitor(…)), whose sums it reads"
+            )
+        record, span = record_of(record), self._span
+        found = self.monitor.around(record, span.share(self.preview(record).mean))
+        for one in found:
+            one["forecasts"] = tuple(map(span.value, one["forecasts"]))
+            one |= {name: span.value(one[name]) for name in ("mean_forecast", "observed", "low", "high")}
+        return found
 
     @locked
     def explain(self, id: Id) -> Explanation:
@@ -597,7 +642,8 @@ class Live:
         ----------
         ids : n ids
         y : (n,) labels in [0, 1]
-        time, weight : as in `label`, one for all or one per label
+        time : when they came, one for all or one per label
+        weight : how often each counts, one for all or one per label; 1/π where a label is obtained with probability π
         """
         names = listed_ids(ids)
         n = len(names)
@@ -634,8 +680,12 @@ class Live:
         y : (n,) labels in [0, 1]; NaN where there is none
         asks : (n,) true where a row is a record to be forecast, and then labelled at once if it has a label; false
             where it is the label of an earlier one
-        time, matures : as in `forecast`, one for all rows or one per row
-        weight : as in `label`, one for all rows or one per row
+        time : when the forecasts are made (number, date, or ISO text), one for all rows or one per row; must not go
+            backwards
+        matures : when each label would be known whatever it is, one for all rows or one per row; a label that comes
+            earlier is held until then
+        weight : how often each label counts, one for all rows or one per row; 1/π where it is obtained with
+            probability π
 
         Examples
         --------
@@ -737,8 +787,8 @@ class Live:
         time : (n,) when each forecast is made, not decreasing
         label_time : (n,) when each label becomes known, not before `time`. A label is learned just before the first
             forecast made strictly later; labels that are not due at the end wait for later calls.
-        matures : (n,) when each label would be known whatever it is, as in `forecast`; NaN where that is not known
-        weight : (n,), or one for all: how often each label counts, as in `label`
+        matures : (n,) when each label would be known whatever it is; NaN where that is not known
+        weight : (n,), or one for all: how often each label counts
         """
         n = counted_rows(records)
         labels = label_column(y, n, self._span)

@@ -1,0 +1,275 @@
+"""A mean forecast as a sum of named contributions, in words and as a small chart: of `Live` and of the batch models."""
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from itertools import starmap
+from typing import Any, Self
+
+import numpy as np
+
+from swapcal._validate import UNIT, Span
+from swapcal.arrays import Array, Flags
+
+Name = tuple[str, str]
+"""of a term, and its kind"""
+
+BOUNDS: Name = ("held between 0 and 1", "bounds")
+BASE: Name = ("base rate", "constant")
+NEGLIGIBLE = 1e-13  # of a probability: rounding, not a contribution
+
+BAR = 20  # characters of the longest bar
+SHOWN = 12  # contributions in words and chart; the rest is added up
+ROW, LEFT, WIDE, HIGH = 20, 260, 640, 24  # pixels
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """One contribution, in probability."""
+
+    name: str
+    kind: str
+    """group, feature, score, model, expert, product, constant, bounds or since"""
+    amount: float
+
+
+@dataclass(frozen=True)
+class Member:
+    """One of those whose log-odds the blend pools."""
+
+    name: str
+    share: float
+    """of the blend, now"""
+    said: float
+    """its probability when the forecast was issued"""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why a forecast is what it is: ``mean = base + Σ amounts``, to the last digits.
+
+    Of `SwapClassifier` and `SwapRegressor` each column, and the score given, has one contribution: see their `explain`.
+
+    Of `Live` a column's contribution is what its value adds to the blend of the experts, and what the engine adds for
+    its own coordinates (as for a declared group). An expert's is what the engine adds beside the blend. "Calibration of
+    all forecasts" is what the engine adds whatever the record; "held between 0 and 1" what clipping took away. The
+    learners move on with every label: for a forecast that has been open for a while, the contributions are what they
+    would be now, and the difference to what was issued is a term of its own.
+
+    Attributes
+    ----------
+    p, mean : the issued level and the mean it was drawn around; both are the mean where no level was drawn
+    base : the rate of the labels known when the forecast was issued, or what `start` names
+    terms : contributions, largest first
+    blend : the blend's probability: what late labels, or how such forecasts turned out of late, make of the pool
+    members : what is pooled, largest share first
+    span : range of the outcomes, on whose scale everything is but the members' shares
+    start : what `base` is, if it is not a rate of labels
+
+    Examples
+    --------
+    >>> parts = Contribution("shop = b", "group", 0.12), Contribution("price", "feature", -0.01)
+    >>> print(Explanation(0.25, 0.31, 0.2, parts, 0.3, ()))
+    forecast 0.3100 (issued as 0.2500) = base rate 0.2000
+      +0.1200 ████████████████████  shop = b
+      -0.0100 ▒▒                    price
+    """
+
+    p: float
+    mean: float
+    base: float
+    terms: tuple[Contribution, ...]
+    blend: float
+    members: tuple[Member, ...]
+    span: Span = UNIT
+    start: str = ""
+
+    @property
+    def pool(self) -> float:
+        """The probability, or share of the range, that the members' log-odds pool to; the middle without members."""
+        shares = [(member.share, self.span.share(member.said)) for member in self.members]
+        odds = sum(weight * math.log(said / (1.0 - said)) for weight, said in shares)
+        return self.span.value(1.0 / (1.0 + math.exp(-odds)))
+
+    def in_units(self, span: Span) -> Self:
+        """Return the same on the scale of outcomes in a range; it was about shares of it."""
+        if span == UNIT:
+            return self
+        held = f"held between {span.low:.10g} and {span.high:.10g}"
+        terms = (
+            replace(t, name=held if t.kind == BOUNDS[1] else t.name, amount=t.amount * span.width) for t in self.terms
+        )
+        members = (replace(member, said=span.value(member.said)) for member in self.members)
+        p, mean, base, blend = map(span.value, (self.p, self.mean, self.base, self.blend))
+        return type(self)(p, mean, base, tuple(terms), blend, tuple(members), span, self.start)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values, for JSON; `span` and `start` only if they differ from their defaults."""
+        plain = asdict(self)
+        own, start = plain.pop("span"), plain.pop("start")
+        return plain | ({} if own == UNIT else {"span": [*own]}) | ({"start": start} if start else {})
+
+    @classmethod
+    def from_dict(cls, found: Mapping[str, Any]) -> Self:
+        """Return what `to_dict` wrote, as `client.about(…)["explanation"]` has it too."""
+        terms = tuple(Contribution(**term) for term in found["terms"])
+        members = tuple(Member(**member) for member in found["members"])
+        span = Span(*found.get("span", UNIT))
+        start = found.get("start", "")
+        return cls(found["p"], found["mean"], found["base"], terms, found["blend"], members, span, start)
+
+    def since(self, before: Self) -> tuple[Contribution, ...]:
+        """Return why the mean has changed since an earlier explanation: the amounts add up to the change, exactly.
+
+        Of the same record yesterday and today they say what was learned meanwhile; of a record that has changed, which
+        column did it.
+
+        Examples
+        --------
+        >>> yesterday = Explanation(0.25, 0.29, 0.2, (Contribution("shop = b", "group", 0.09),), 0.3, ())
+        >>> today = Explanation(0.25, 0.31, 0.2, (Contribution("shop = b", "group", 0.11),), 0.3, ())
+        >>> [(term.name, round(term.amount, 4)) for term in today.since(yesterday)]
+        [('shop = b', 0.02)]
+        """
+        if not isinstance(before, Explanation):
+            raise TypeError(f"before: given {type(before).__name__}, expected an Explanation")
+        amounts: dict[Name, float] = defaultdict(float)
+        amounts[self.start or BASE[0], BASE[1]] = self.base - before.base
+        for sign, why in ((1.0, self), (-1.0, before)):
+            for term in why.terms:
+                amounts[term.name, term.kind] += sign * term.amount
+        return sorted_terms(amounts, self.span.width)
+
+    def _figure(self, value: float, decimals: int = 4, sign: str = "") -> str:
+        """Write a number with so many decimals, in a range of width 1; of a wider range with as many digits."""
+        return f"{value:{sign}.{max(0, decimals - round(math.log10(self.span.width)))}f}"
+
+    def _sum(self) -> str:
+        base = self.start or (BASE[0] if self.span == UNIT else "mean outcome")
+        return f"= {base} {self._figure(self.base)}"
+
+    def _shown(self) -> list[Contribution]:
+        """Return the largest terms, and the others added up."""
+        if len(self.terms) <= SHOWN:
+            return [*self.terms]
+        rest = self.terms[SHOWN - 1 :]
+        return [
+            *self.terms[: SHOWN - 1],
+            Contribution(f"{len(rest)} others", "others", sum(term.amount for term in rest)),
+        ]
+
+    def __str__(self) -> str:
+        shown = self._shown()
+        largest = max((abs(term.amount) for term in shown), default=1.0) or 1.0
+        issued = "" if self.p == self.mean else f" (issued as {self._figure(self.p)})"
+        lines = [f"forecast {self._figure(self.mean)}{issued} {self._sum()}"]
+        for term in shown:
+            bar = ("█" if term.amount > 0 else "▒") * round(BAR * abs(term.amount) / largest)
+            lines.append(f"  {self._figure(term.amount, sign='+')} {bar:{BAR}}  {term.name}")
+        said = [f"{m.name} {m.share:.0%} ({self._figure(m.said, 3)})" for m in self.members if m.share >= 0.005]
+        if said:
+            blend, pool = self._figure(self.blend), self._figure(self.pool)
+            lines.append(f"the blend of the experts says {blend}, pooled {pool}: {', '.join(said)}")
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        most = f"; most: {self.terms[0].name} {self._figure(self.terms[0].amount, sign='+')}" if self.terms else ""
+        return f"Explanation(mean {self._figure(self.mean)} {self._sum()} and {len(self.terms)} contributions{most})"
+
+    def svg(self) -> str:
+        """Return the chart as an SVG drawing: bars to the right raise the forecast, bars to the left lower it."""
+        from swapcal.report.html import tag
+
+        shown = self._shown()
+        largest = max((abs(term.amount) for term in shown), default=1.0) or 1.0
+        middle = (LEFT + WIDE) / 2
+        scale = (WIDE - middle - 60) / largest
+        title = f"forecast {self._figure(self.mean)} {self._sum()} and"
+        bars = [_bar(term, self._figure(term.amount, sign="+"), k, middle, scale) for k, term in enumerate(shown)]
+        axis = tag("line", x1=middle, x2=middle, y1=HIGH, y2=HIGH + ROW * len(shown), stroke="currentColor")
+        return tag(
+            "svg",
+            tag("title", str(self)),
+            tag("text", title, x=0.0, y=16.0, font_weight="bold"),
+            *bars,
+            axis,
+            xmlns="http://www.w3.org/2000/svg",
+            viewBox=f"0 0 {WIDE} {HIGH + ROW * len(shown) + 4}",
+            role="img",
+            font_family="sans-serif",
+            font_size="13",
+            fill="currentColor",
+        )
+
+    def _repr_svg_(self) -> str:
+        return self.svg()
+
+    def _repr_html_(self) -> str:
+        return self.svg()
+
+
+def _bar(term: Contribution, amount: str, row: int, middle: float, scale: float) -> str:
+    from swapcal.report.html import join, tag
+
+    top, width = HIGH + ROW * row, scale * abs(term.amount)
+    left = middle if term.amount > 0 else middle - width
+    figure = middle + width + 4 if term.amount > 0 else middle - width - 4
+    name = term.name if len(term.name) <= 36 else f"{term.name[:35]}…"
+    return join(
+        [
+            tag("text", name, x=0.0, y=float(top + 14)),
+            tag(
+                "rect",
+                x=left,
+                y=float(top + 3),
+                width=width,
+                height=float(ROW - 6),
+                fill="#2a78b5" if term.amount > 0 else "#c8553d",
+            ),
+            tag(
+                "text",
+                amount,
+                x=figure,
+                y=float(top + 14),
+                text_anchor="start" if term.amount > 0 else "end",
+            ),
+        ]
+    )
+
+
+def sorted_terms(amounts: Mapping[Name, float], width: float = 1.0) -> tuple[Contribution, ...]:
+    """Return what contributes, largest first; `width` is that of the outcomes' range."""
+    found = ((name, kind, float(value)) for (name, kind), value in amounts.items() if abs(value) > NEGLIGIBLE * width)
+    return tuple(sorted(starmap(Contribution, found), key=lambda term: (-abs(term.amount), term.name)))
+
+
+# Columns revealed one after the other: the steps of every order add up to the whole, so their means do.
+
+ORDERS = 4  # in which columns are revealed, each also backwards
+MANY = 64  # columns, of which one order must do
+
+
+def reveal(order: list[int]) -> Flags:
+    """Return what is shown (n + 1, n): nothing, then one more in each row, in the given order."""
+    turn = np.argsort(order)
+    return turn[None, :] < np.arange(len(order) + 1)[:, None]
+
+
+def reveal_orders(n: int) -> list[list[int]]:
+    """Return orders in which to go through n things; each is there backwards too."""
+    starts = sorted({k * n // ORDERS for k in range(ORDERS if n <= MANY else 1)})
+    forwards = [[*range(start, n), *range(start)] for start in starts]
+    return forwards + [order[::-1] for order in forwards]
+
+
+def mean_steps(orders: list[list[int]], paths: Array) -> Array:
+    """Return what revealing each of n things adds, on average over the orders: (..., n) of paths (..., orders, n + 1).
+
+    Where no more than two things act together at a time, that is the Shapley value: of two, each comes first in half of
+    the orders.
+    """
+    steps = np.zeros((*paths.shape[:-2], paths.shape[-1] - 1))
+    for k, order in enumerate(orders):
+        steps[..., order] += np.diff(paths[..., k, :], axis=-1) / len(orders)
+    return steps
