@@ -374,3 +374,11 @@ def test_a_perfect_score_costs_little_with_labels_at_once() -> None:
         error = np.asarray(Live(scores=["s"]).run(given, y).mean) - p
         excess.append(np.mean(error**2) / np.mean(p * (1 - p)))
     assert np.mean(excess) < 0.01
+
+
+@pytest.mark.parametrize("constant", [0.0, 1.0, 0.9])
+def test_a_constant_score_does_not_hold_the_forecast_as_soon_as_labels_are_known(constant: float) -> None:
+    records, p, y = scored_stream(4500, 6)
+    alone, held = (late_mean(records, y, score, 1500) - p for score in (None, np.full(4500, constant)))
+    rows = slice(1700, 3000)  # labels are known, but only of rows that were forecast before any was
+    assert np.mean(held[rows] ** 2) < 1.5 * np.mean(alone[rows] ** 2)
