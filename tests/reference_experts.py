@@ -138,7 +138,8 @@ class ReferenceExperts:
         odds = np.exp(-np.minimum(lost, 15)) / (1 + np.array(aged) * self.lag)
         lasting = 1 / (1 + np.array(aged) * self.lag)
         leads = [max(short - least, *(lasting * (short - own))) for short in given]
-        scores = 1 + self.lag * young * np.exp(-np.minimum(min(seen, 1000) * np.array(leads), 15))
+        scores = self.lag * young * np.exp(-np.minimum(min(seen, 1000) * np.array(leads), 15))
+        scores = scores + np.exp(-np.minimum(min(seen, 1000) * np.maximum(given, 0), 15) * young)
         return np.array([1000 / (1 + self.lag), *odds, *scores, 0.03])
 
     def weights_of_members(self) -> Any:

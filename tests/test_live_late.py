@@ -386,3 +386,11 @@ def test_a_label_that_waits_for_an_earlier_one_does_not_expire() -> None:
     live.label("first", 0, time=60.0)
     live.forecast({"x": 2.0}, "fourth", time=101.0)
     assert (live.status().expired, live.status().labels) == (1, 2)
+
+
+@pytest.mark.parametrize("constant", [0.0, 1.0, 0.9])
+def test_a_constant_score_does_not_hold_the_forecast_as_soon_as_labels_are_known(constant: float) -> None:
+    records, p, y = scored_stream(4500, 6)
+    alone, held = (late_mean(records, y, score, 1500) - p for score in (None, np.full(4500, constant)))
+    rows = slice(1700, 3000)  # labels are known, but only of rows that were forecast before any was
+    assert np.mean(held[rows] ** 2) < 1.5 * np.mean(alone[rows] ** 2)

@@ -437,7 +437,7 @@ def trust(bank: Bank, member: int, least: float) -> float:
     score and the base rate do not age. An expert that falls short of the base rate, or of a score, when every label
     before a row's own is known will not do better with older ones: it pays for its shortfall, until the blend has rows
     to judge it by. Until then the best score, if neither the base rate nor an expert that lasts is better, has the odds
-    of `lag` experts.
+    of `lag` experts; one that falls short of the base rate pays for that: it would outweigh the experts by not aging.
     """
     lag, inputs = bank.counts[LAG], bank.weights.shape[1]
     expert, seen = member - FIRST_EXPERT, bank.counts[KNOWN] + 1.0
@@ -448,8 +448,9 @@ def trust(bank: Bank, member: int, least: float) -> float:
     if expert >= EXPERTS:
         if lag == 0.0:
             return 1.0
-        lost = min(seen, RECENT) * lead_over(bank, expert, least)
-        return float(1.0 + lag * lag / (lag + seen) * np.exp(max(-lost, LEAST_MERIT)))
+        lost, short = min(seen, RECENT) * lead_over(bank, expert, least), min(seen, RECENT) * bank.shortfalls[expert]
+        held = lag * lag / (lag + seen) * np.exp(max(-lost, LEAST_MERIT))
+        return float(held + np.exp(max(-max(short, 0.0), LEAST_MERIT) * lag / (lag + seen)))
     odds = 1.0 / (1.0 + pace_of(bank, expert) * lag)
     if lag > 0.0 and bank.shortfalls[expert] > least:
         lost = min(seen, RECENT) * (bank.shortfalls[expert] - least) * lag / (lag + seen)
