@@ -44,6 +44,7 @@ from swapcal.engine.oracle_mixture import (
     OracleMixture,
     check_distinct,
     learners,
+    lent,
     made,
     regret_of,
 )
@@ -198,7 +199,7 @@ class OracleForecaster(Writable):
         Parameters
         ----------
         x : what the oracles understand; arrays and collections are copied, anything else must stay as it is for as
-            long as the forecaster keeps its rows.
+            long as the forecaster keeps its rows. Oracles get arrays read-only, and a copy of a dict or list.
         event : an id (int, str or bytes) that determines the draw between the levels; by default the draw depends on
             the number of labels learned and on x, of which arrays, numbers, text and collections of them count.
         """
@@ -349,6 +350,7 @@ class OracleForecaster(Writable):
             row: Array = _validate.context_rows(x, dim, single=True)[0]
         except (TypeError, ValueError) as error:
             raise type(error)(f'{error} beside "ridge"; with beside=() x may be anything the oracle reads') from None
+        row.flags.writeable = False
         return row
 
     def _linear(self, x: Array) -> list[float]:
@@ -406,7 +408,7 @@ class OracleForecaster(Writable):
         """Let the oracles of a level learn a row, except those that did so before another one raised."""
         for number, oracle in enumerate(self._mixtures[slot].oracles):
             if alpha > 0.0 and (slot, number) not in taught:
-                oracle.update(x, y, alpha)
+                oracle.update(lent(x), y, alpha)
                 taught.add((slot, number))
 
     def _enter(self, forecast: Forecast, x: Any, y: float, count: float, played: list[list[float]]) -> None:
@@ -499,9 +501,11 @@ def _weight(value: Any) -> float:
 
 
 def _kept(x: Any) -> Any:
-    """Return x as the forecast and the log keep it: arrays and collections are copied with all they hold."""
+    """Return x as the forecast and the log keep it: arrays, read-only, and collections are copied with all they hold."""
     if isinstance(x, np.ndarray):
-        return np.array(x)
+        kept = np.array(x)
+        kept.flags.writeable = False
+        return kept
     return copy.deepcopy(x) if isinstance(x, dict | list | tuple | set) else x
 
 
