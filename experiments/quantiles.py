@@ -147,7 +147,9 @@ def main(folder: Path) -> None:
         for q in QUANTILES:
             plain = regression(given, q)
             wider = np.column_stack([given.X, plain - 0.5])
-            wider[:, 1:] *= np.sqrt(0.75) / np.maximum(np.linalg.norm(wider[:, 1:], axis=1, keepdims=True), np.sqrt(0.75))
+            wider[:, 1:] *= np.sqrt(0.75) / np.maximum(
+                np.linalg.norm(wider[:, 1:], axis=1, keepdims=True), np.sqrt(0.75)
+            )
             rows = {
                 "quantile regression": plain,
                 "Hu et al.": multicalibrated(given.X, given, q),
@@ -155,7 +157,9 @@ def main(folder: Path) -> None:
             }
             for label, found in rows.items():
                 loss, *gaps = judged(found, given, q)
-                print(f"| {name} | {q} | {label} | {loss:.4f} | " + " | ".join(f"{100 * gap:.1f}" for gap in gaps) + " |")
+                print(
+                    f"| {name} | {q} | {label} | {loss:.4f} | " + " | ".join(f"{100 * gap:.1f}" for gap in gaps) + " |"
+                )
 
 
 if __name__ == "__main__":

@@ -305,7 +305,9 @@ NO_LABEL = np.array([np.nan])
 
 
 def _learner(given: Any) -> AgnosticLearner | None:
-    if given is not None and not (callable(getattr(given, "predict", None)) and callable(getattr(given, "update", None))):
+    if given is not None and not (
+        callable(getattr(given, "predict", None)) and callable(getattr(given, "update", None))
+    ):
         raise TypeError(f"learner: given {type(given).__name__}, expected an object with predict and update")
     return given  # type: ignore[no-any-return]
 
