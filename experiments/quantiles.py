@@ -2,10 +2,10 @@
 
     SWAPCAL_DATA=directory python experiments/quantiles.py
 
-Their Algorithm 2 needs of a property only its identification function: y - p for means, q - 1[y ≤ p] for the q-quantile.
-Here each of N + 1 levels keeps AdaNormalHedge weights over both signs of every group and a direction of the features; two
-neighbouring levels are played where the weighted sum S changes sign. Neither stream has a numeric target of its own, so
-a numeric column is one: the price of Electricity (nswprice) and the daily rate of the hotel bookings (adr).
+Their Algorithm 2 needs of a property only its identification function: y - p for means, q - 1[y ≤ p] for the quantile.
+Here each of N + 1 levels keeps AdaNormalHedge weights over both signs of every group and a direction of the features;
+two neighbouring levels are played where the weighted sum S changes sign. Neither stream has a numeric target of its
+own, so a numeric column is one: the price of Electricity (nswprice) and the daily rate of the hotel bookings (adr).
 """
 
 import os

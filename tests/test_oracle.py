@@ -336,7 +336,7 @@ def test_levels_wait_for_what_their_oracles_promise_to_lose(monkeypatch: pytest.
 @pytest.mark.parametrize("place", ["predict", "update"])
 @pytest.mark.parametrize("beside", [(), ("ridge",)])
 def test_an_oracle_that_writes_into_its_row_fails_before_anything_is_learned(place: str, beside: Any) -> None:
-    """In-place scaling is an easy mistake; the row is also what ridge learns and what certificates are computed from."""
+    """In-place scaling is an easy mistake; the row is also what ridge learns and what certificates are about."""
 
     class Scaling(Counting):
         spoils = False
@@ -363,7 +363,7 @@ def test_an_oracle_that_writes_into_its_row_fails_before_anything_is_learned(pla
         np.testing.assert_array_equal(old, new)
     forecaster.update(forecast, 1)
     np.testing.assert_array_equal([row.x for row in forecaster._log or []], [x, x])
-    x[1] = 0.2  # the caller's own array stays his
+    x[1] = 0.2  # the caller's own array stays writeable
 
 
 def test_an_oracle_may_change_the_dict_it_gets() -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from math import ceil, log, sqrt
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 
@@ -183,6 +183,7 @@ class GroupMulticalibration(OnlineBaseline):
 # Okoroafor et al.: omniprediction at the rate of a single loss.
 
 
+@runtime_checkable
 class AgnosticLearner(Protocol):
     """An online learner of residuals: it chooses values h(x) in [-1, 1] that make Σ h(x)(y − p) large."""
 
@@ -305,11 +306,9 @@ NO_LABEL = np.array([np.nan])
 
 
 def _learner(given: Any) -> AgnosticLearner | None:
-    if given is not None and not (
-        callable(getattr(given, "predict", None)) and callable(getattr(given, "update", None))
-    ):
+    if not (given is None or isinstance(given, AgnosticLearner)):
         raise TypeError(f"learner: given {type(given).__name__}, expected an object with predict and update")
-    return given  # type: ignore[no-any-return]
+    return given
 
 
 def _test_value(given: Any) -> float:

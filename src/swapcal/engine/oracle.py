@@ -501,7 +501,7 @@ def _weight(value: Any) -> float:
 
 
 def _kept(x: Any) -> Any:
-    """Return x as the forecast and the log keep it: arrays, read-only, and collections are copied with all they hold."""
+    """Return x as the forecast and the log keep it: arrays and collections are copied, arrays read-only."""
     if isinstance(x, np.ndarray):
         kept = np.array(x)
         kept.flags.writeable = False

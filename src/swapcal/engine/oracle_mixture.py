@@ -115,7 +115,7 @@ def _promised(name: str, given: Any) -> float | None:
 
 
 def saved_of(oracle: Oracle, level: float, X: Any, y: Array, weight: Array) -> tuple[float, float] | None:
-    """Return (lower, upper) around what the best function of an oracle's class saves over the level; None if unknown."""
+    """Return (lower, upper) around what the best function of an oracle's class saves over the level, or None."""
     saved, best = getattr(oracle, "saved", None), getattr(oracle, "best", None)
     if saved is not None:
         return _bracket("saved", saved(level, X, y, weight.copy()))
