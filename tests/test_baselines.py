@@ -350,18 +350,18 @@ class Constant:
         self.seen = residual
 
 
-class Coordinates:
-    """Multiplicative weights over the coordinates with both signs, as `Okoroafor` has within; loses 2√(T ln 2d)."""
+class Direction:
+    """A regularised leader over the unit ball, which contains the coordinates; loses at most 2√(2 Σ‖residual·x‖²)."""
 
-    def __init__(self, dim, horizon):
-        self.gains, self.step = np.zeros(2 * dim), sqrt(log(2 * dim) / horizon)
+    def __init__(self, dim):
+        self.sums, self.squares = np.zeros(dim), 0.0
 
     def predict(self, x):
-        weights = np.exp(self.step * (self.gains - self.gains.max()))
-        return float(weights @ np.concatenate([x, -x]) / weights.sum())
+        return float(self.sums @ x / max(np.linalg.norm(self.sums), sqrt(2 * self.squares), 1e-300))
 
     def update(self, x, residual):
-        self.gains += residual * np.concatenate([x, -x])
+        self.sums += residual * x
+        self.squares += residual**2 * float(x @ x)
 
 
 def test_okoroafor_with_the_constant_as_learner_is_okoroafor_without_other_coordinates():
@@ -383,14 +383,14 @@ def test_okoroafor_with_a_users_learner_keeps_its_bound(opponent):
     """Tests of the coordinates: T/N + 2√(T ln M) for the learner's values, plus what the learner loses to the best."""
     T, d, seeds = 1200, 3, 3
     levels = Okoroafor(d, horizon=T).levels
-    bound = T / (len(levels) - 1) + 2 * sqrt(T * log(2 * (len(levels) + 1))) + 2 * sqrt(T * log(2 * d))
+    bound = T / (len(levels) - 1) + 2 * sqrt(T * log(2 * (len(levels) + 1))) + 2 * sqrt(2 * T)
     built_in, given = [], []
     for seed in range(seeds):
-        for found, learner in ((built_in, None), (given, Coordinates(d, T))):
+        for found, learner in ((built_in, None), (given, Direction(d))):
             part = played(Okoroafor(d, horizon=T, learner=learner, seed=seed), Stream(opponent, d, T, seeded(seed)))
             found.append(okoroafor_tests(part, levels).max())
     assert np.mean(given) <= bound
-    assert np.mean(given) <= 2 * np.mean(built_in) + sqrt(T)
+    assert np.mean(given) <= 1.25 * np.mean(built_in) + 15  # 54 and 54 if "adaptive"; 103 if the learner learns nothing
 
 
 def test_okoroafor_refuses_learners_that_are_none(tmp_path):
