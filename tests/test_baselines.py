@@ -381,7 +381,7 @@ def test_okoroafor_with_the_constant_as_learner_is_okoroafor_without_other_coord
 @pytest.mark.parametrize("opponent", OPPONENTS)
 def test_okoroafor_with_a_users_learner_keeps_its_bound(opponent):
     """Tests of the coordinates: T/N + 2√(T ln M) for the learner's values, plus what the learner loses to the best."""
-    T, d, seeds = 1200, 3, 3
+    T, d, seeds = 3000, 3, 2
     levels = Okoroafor(d, horizon=T).levels
     bound = T / (len(levels) - 1) + 2 * sqrt(T * log(2 * (len(levels) + 1))) + 2 * sqrt(2 * T)
     built_in, given = [], []
@@ -390,7 +390,8 @@ def test_okoroafor_with_a_users_learner_keeps_its_bound(opponent):
             part = played(Okoroafor(d, horizon=T, learner=learner, seed=seed), Stream(opponent, d, T, seeded(seed)))
             found.append(okoroafor_tests(part, levels).max())
     assert np.mean(given) <= bound
-    assert np.mean(given) <= 1.25 * np.mean(built_in) + 15  # 54 and 54 if "adaptive"; 103 if the learner learns nothing
+    # on "linear" 107 beside 101 were measured, and 220 with a learner that learns nothing
+    assert np.mean(given) <= 1.25 * np.mean(built_in) + 15
 
 
 def test_okoroafor_refuses_learners_that_are_none(tmp_path):
