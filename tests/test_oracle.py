@@ -589,6 +589,7 @@ def test_bad_rows_labels_weights_and_forecasts_are_refused_and_change_nothing() 
         lambda: forecaster.update(forecast, 1, weight=-1.0),
         lambda: forecaster.update(forecast, 1, weight=float("nan")),
         lambda: forecaster.update(forecast, 1, weight=float("inf")),
+        lambda: forecaster.update(forecast, 1, weight=1e200),
         lambda: other.update(forecast, 1),
         lambda: forecaster.update(forecaster.run([x, x][:0], []), 1),
         lambda: forecaster.run([x, x], [1]),

@@ -68,6 +68,8 @@ __all__ = ["Oracle", "OracleForecaster"]
 
 RIDGE, KAPPA = 1.0, 0.2
 """λ and κ of the levels, as `Forecaster` has them."""
+MOST_WEIGHT = 1e100
+"""Certificates take squares of sums of weights, which overflow beyond 1e154."""
 CONSTANT = np.array([[0.5]])
 """The context of every row where no ridge learner reads contexts."""
 advance_weighted = DirectCall(advance)
@@ -495,8 +497,8 @@ def _weight(value: Any) -> float:
         weight = float(value)
     except (TypeError, ValueError):
         weight = -1.0
-    if not 0.0 <= weight < float("inf"):
-        raise ValueError(f"weight: given {value!r}, expected a finite number at least 0")
+    if not 0.0 <= weight <= MOST_WEIGHT:
+        raise ValueError(f"weight: given {value!r}, expected a number from 0 to {MOST_WEIGHT:g}")
     return weight
 
 
