@@ -333,6 +333,72 @@ def test_levels_wait_for_what_their_oracles_promise_to_lose(monkeypatch: pytest.
         assert abs(rows_to_a_split(promise) - 0.01 * (promise + 0.1) / gap) < 2
 
 
+@pytest.mark.parametrize("place", ["predict", "update"])
+@pytest.mark.parametrize("beside", [(), ("ridge",)])
+def test_an_oracle_that_writes_into_its_row_fails_before_anything_is_learned(place: str, beside: Any) -> None:
+    """In-place scaling is an easy mistake; the row is also what ridge learns and what certificates are about."""
+
+    class Scaling(Counting):
+        spoils = False
+
+        def predict(self, x: Any) -> float:
+            if self.spoils and place == "predict":
+                x -= 1.0
+            return 0.4
+
+        def update(self, x: Any, y: float, weight: float) -> None:
+            if self.spoils and place == "update":
+                x -= 1.0
+
+    x = np.array([0.5, 0.1])
+    forecaster = OracleForecaster(Scaling, levels=4, beside=beside)
+    forecaster.run([x], [1])
+    forecast = forecaster.predict(x)
+    before = [array.copy() for array in forecaster._state]
+    Scaling.spoils = True
+    with pytest.raises(ValueError, match="read-only"):
+        forecaster.update(forecast, 1) if place == "update" else forecaster.predict(x)
+    Scaling.spoils = False
+    for old, new in zip(before, forecaster._state, strict=True):
+        np.testing.assert_array_equal(old, new)
+    forecaster.update(forecast, 1)
+    np.testing.assert_array_equal([row.x for row in forecaster._log or []], [x, x])
+    x[1] = 0.2  # the caller's own array stays writeable
+
+
+def test_an_oracle_may_change_the_dict_it_gets() -> None:
+    class Popping(Counting):
+        def predict(self, x: Any) -> float:
+            return float(x.pop("a"))
+
+        def update(self, x: Any, y: float, weight: float) -> None:
+            x.clear()
+
+    forecaster, row = OracleForecaster(Popping, levels=4, beside=()), {"a": 0.4}
+    forecaster.run([row, row], [1, 0])
+    assert row == {"a": 0.4}
+    assert [each.x for each in forecaster._log or []] == [row, row]
+
+
+def test_promises_are_numbers_and_infinity_promises_nothing() -> None:
+    class Promising(Counting):
+        def regret(self, mass: float) -> float:
+            return self.wish
+
+        def predict(self, x: Any) -> float:
+            return 0.3
+
+    def certificate(promise: float) -> Any:
+        forecaster = OracleForecaster(lambda v: Promising(v, promise), levels=4, beside=())
+        forecaster.run([1], [1])
+        return forecaster.certificate()
+
+    assert certificate(float("inf")).theorem is certificate(float("inf")).bound is None
+    assert certificate(2.0).theorem is not None
+    with pytest.raises(ValueError, match="regret: given nan"):
+        certificate(float("nan"))
+
+
 def test_levels_refine_only_with_oracles_that_say_how() -> None:
     with pytest.raises(TypeError, match=r"levels: given \"adaptive\" with Counting"):
         OracleForecaster(Counting, levels="adaptive")
@@ -523,6 +589,7 @@ def test_bad_rows_labels_weights_and_forecasts_are_refused_and_change_nothing() 
         lambda: forecaster.update(forecast, 1, weight=-1.0),
         lambda: forecaster.update(forecast, 1, weight=float("nan")),
         lambda: forecaster.update(forecast, 1, weight=float("inf")),
+        lambda: forecaster.update(forecast, 1, weight=1e200),
         lambda: other.update(forecast, 1),
         lambda: forecaster.update(forecaster.run([x, x][:0], []), 1),
         lambda: forecaster.run([x, x], [1]),

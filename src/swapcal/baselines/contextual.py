@@ -2,17 +2,20 @@
 
 from collections.abc import Callable
 from math import ceil, log, sqrt
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 
 from swapcal import _validate, bounds
-from swapcal.arrays import Array
-from swapcal.baselines.online import OnlineBaseline, cells, root
+from swapcal.archive import ArchiveError
+from swapcal.arrays import Array, Keys
+from swapcal.baselines.online import NO_ENGINE, OnlineBaseline, cells, root
 from swapcal.engine import grid
 from swapcal.engine.forecaster import Forecaster
-from swapcal.kernels.baselines import AGNOSTIC, GARG_ITO, GROUPS, HU_LUO, NUDGE, OKOROAFOR, BaselineState
+from swapcal.kernels.baselines import AGNOSTIC, GARG_ITO, GROUPS, HU_LUO, NUDGE, OKOROAFOR, Baseline, BaselineState
 from swapcal.kernels.linalg import factor_size, padded
+from swapcal.kernels.loop import advance
+from swapcal.kernels.state import NOBODY, T_MEAN, T_P, T_SLOT_LOW, T_W_LOW, RunOptions, choose_label
 
 # Garg et al. with Ito's reduction: the best rate before the paper.
 
@@ -180,6 +183,17 @@ class GroupMulticalibration(OnlineBaseline):
 # Okoroafor et al.: omniprediction at the rate of a single loss.
 
 
+@runtime_checkable
+class AgnosticLearner(Protocol):
+    """An online learner of residuals: it chooses values h(x) in [-1, 1] that make Σ h(x)(y − p) large."""
+
+    def predict(self, x: Array) -> float:
+        """Return h(x), and change nothing."""
+
+    def update(self, x: Array, residual: float) -> None:
+        """Learn y − p of a context, p the forecast as drawn."""
+
+
 class Okoroafor(OnlineBaseline):
     """Omniprediction with error of order √T, without swap (Okoroafor, Kleinberg, Kim 2025).
 
@@ -199,26 +213,109 @@ class Okoroafor(OnlineBaseline):
     Assumed: multiplicative weights for the oracle of the original; the tests of the contexts are the coordinates, so
     losses whose Δℓ is curved are not covered. Cost: O(√T) a round.
 
+    With a `learner`, the oracle is yours: its values h_t(x), with both signs, are the test of the contexts in place of
+    the coordinates. If it loses at most R to the best f of a class, Σ f(x)(y − p) ≤ Σ h_t(x)(y − p) + R, so
+
+        E max_f Σ f(x)(y − p) ≤ T/N + 2√(T ln M) + R,   M = 2(N + 2).
+
+    Parameters
+    ----------
+    dim, horizon, levels, seed : as for all baselines
+    learner : an object with ``predict(x)``, a number in [−1, 1], and ``update(x, residual)``, called once a label with
+        residual y − p; late labels count with the value that was issued. It is not saved. If it raises, the label
+        counts nowhere.
+
     Examples
     --------
     >>> Okoroafor(dim=2, horizon=10_000).predict([0.5, 0.0]).p
     0.0
+    >>> class Sign:  # of the sum of residuals on either side of 0
+    ...     def __init__(self):
+    ...         self.sums = np.zeros(2)
+    ...     def predict(self, x):
+    ...         return np.sign(self.sums[int(x[1] > 0)])
+    ...     def update(self, x, residual):
+    ...         self.sums[int(x[1] > 0)] += residual
+    >>> forecaster = Okoroafor(dim=2, horizon=1000, learner=Sign())
+    >>> forecaster.update(forecaster.predict([0.5, 0.1]), 1)
     """
 
     SYSTEM: ClassVar[int] = OKOROAFOR
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        horizon: int = 10_000,
+        levels: int | None = None,
+        learner: AgnosticLearner | None = None,
+        seed: int = 0,
+    ) -> None:
+        self._learner = _learner(learner)
+        super().__init__(dim, horizon=horizon, levels=levels, seed=seed)
+
+    @classmethod
+    def load(cls, path: Any, learner: AgnosticLearner | None = None) -> Self:
+        """Return the baseline saved at `path`, with its learner if it had one, as it was when saved."""
+        self = super().load(path)
+        self._learner = _learner(learner)
+        if self._dim > 1 and (learner is None) == (not self._cells.theta[:, 1 : self._dim].any()):
+            raise ArchiveError(f"learner: given {learner!r}, expected one exactly if the baseline was made with one")
+        return self
 
     def _ideal_levels(self) -> int:
         return max(1, ceil(sqrt(self._horizon)))
 
     def _allocate(self, n: int) -> BaselineState:
-        width = padded(self._dim)
-        tests = 2 * (n + 1 + self._dim)
+        width, own = padded(self._dim), self._dim if self._learner is None else 1
+        tests = 2 * (n + 1 + own)
         theta = np.zeros((2, width))
-        theta[:, : self._dim] = 1.0
+        theta[:, :own] = 1.0
         step = min(1.0, sqrt(log(tests) / self._horizon))
         blank = cells(grid.uniform(n), self.SYSTEM, self._seed, width=width, columns=2, knobs=(step, 0.0), theta=theta)
         blank.total[:] = 1.0
         return blank
+
+    def _advance(
+        self, X: Array, y: Array, events: Keys, tickets: Array, mixes: Array, options: RunOptions | None = None
+    ) -> None:
+        if self._learner is None:
+            super()._advance(X, y, events, tickets, mixes, options)
+            return
+        opponent = NOBODY if options is None else options.opponent
+        for row in range(len(X)):
+            x, ticket = X[row : row + 1], tickets[row : row + 1]
+            if ticket[0, T_SLOT_LOW] < 0.0:
+                ticket[0, T_W_LOW] = _test_value(self._learner.predict(x[0].copy()))
+                self._play(x, NO_LABEL, events[[row % len(events)]], ticket)
+            if len(opponent.labels):
+                rule, chance, coins, notes, labels = opponent
+                labels[row] = choose_label(rule, ticket[0, T_MEAN], x[0], chance[row], coins[row], notes)
+                y = labels
+            if not np.isnan(y[row]):
+                self._learner.update(x[0].copy(), float(y[row] - ticket[0, T_P]))
+                self._play(x, y[row : row + 1], _validate.NO_EVENT, ticket)
+
+    def _play(self, x: Array, y: Array, event: Keys, ticket: Array) -> None:
+        """Issue a blank ticket or learn the label of one, with the learner's value that was issued as the only test."""
+        playing = Baseline(self._cells, self._room, ticket[:, [T_W_LOW]])
+        advance(NO_ENGINE, NO_ENGINE, x, y, event, ticket, self._blank_mixes(1), 0, None, playing)
+
+
+NO_LABEL = np.array([np.nan])
+
+
+def _learner(given: Any) -> AgnosticLearner | None:
+    if not (given is None or isinstance(given, AgnosticLearner)):
+        raise TypeError(f"learner: given {type(given).__name__}, expected an object with predict and update")
+    return given
+
+
+def _test_value(given: Any) -> float:
+    value = float(given)
+    if not -1.0 <= value <= 1.0:
+        raise ValueError(f"learner: given the value {value}, expected a number in [-1, 1]")
+    return value
 
 
 # Hu et al.: swap multicalibration from learners of the residual, without regressions.

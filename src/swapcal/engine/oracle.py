@@ -44,6 +44,7 @@ from swapcal.engine.oracle_mixture import (
     OracleMixture,
     check_distinct,
     learners,
+    lent,
     made,
     regret_of,
 )
@@ -67,6 +68,8 @@ __all__ = ["Oracle", "OracleForecaster"]
 
 RIDGE, KAPPA = 1.0, 0.2
 """λ and κ of the levels, as `Forecaster` has them."""
+MOST_WEIGHT = 1e100
+"""Certificates take squares of sums of weights, which overflow beyond 1e154."""
 CONSTANT = np.array([[0.5]])
 """The context of every row where no ridge learner reads contexts."""
 advance_weighted = DirectCall(advance)
@@ -198,7 +201,7 @@ class OracleForecaster(Writable):
         Parameters
         ----------
         x : what the oracles understand; arrays and collections are copied, anything else must stay as it is for as
-            long as the forecaster keeps its rows.
+            long as the forecaster keeps its rows. Oracles get arrays read-only, and a copy of a dict or list.
         event : an id (int, str or bytes) that determines the draw between the levels; by default the draw depends on
             the number of labels learned and on x, of which arrays, numbers, text and collections of them count.
         """
@@ -349,6 +352,7 @@ class OracleForecaster(Writable):
             row: Array = _validate.context_rows(x, dim, single=True)[0]
         except (TypeError, ValueError) as error:
             raise type(error)(f'{error} beside "ridge"; with beside=() x may be anything the oracle reads') from None
+        row.flags.writeable = False
         return row
 
     def _linear(self, x: Array) -> list[float]:
@@ -406,7 +410,7 @@ class OracleForecaster(Writable):
         """Let the oracles of a level learn a row, except those that did so before another one raised."""
         for number, oracle in enumerate(self._mixtures[slot].oracles):
             if alpha > 0.0 and (slot, number) not in taught:
-                oracle.update(x, y, alpha)
+                oracle.update(lent(x), y, alpha)
                 taught.add((slot, number))
 
     def _enter(self, forecast: Forecast, x: Any, y: float, count: float, played: list[list[float]]) -> None:
@@ -493,15 +497,17 @@ def _weight(value: Any) -> float:
         weight = float(value)
     except (TypeError, ValueError):
         weight = -1.0
-    if not 0.0 <= weight < float("inf"):
-        raise ValueError(f"weight: given {value!r}, expected a finite number at least 0")
+    if not 0.0 <= weight <= MOST_WEIGHT:
+        raise ValueError(f"weight: given {value!r}, expected a number from 0 to {MOST_WEIGHT:g}")
     return weight
 
 
 def _kept(x: Any) -> Any:
-    """Return x as the forecast and the log keep it: arrays and collections are copied with all they hold."""
+    """Return x as the forecast and the log keep it: arrays and collections are copied, arrays read-only."""
     if isinstance(x, np.ndarray):
-        return np.array(x)
+        kept = np.array(x)
+        kept.flags.writeable = False
+        return kept
     return copy.deepcopy(x) if isinstance(x, dict | list | tuple | set) else x
 
 

@@ -3,7 +3,7 @@
 import copy
 import json
 from collections.abc import Callable, Sequence
-from math import exp, isfinite
+from math import exp, inf, isfinite, isnan
 from operator import mul
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -78,6 +78,11 @@ class Oracle(Protocol):
 Make = Callable[[float], Oracle]
 
 
+def lent(x: Any) -> Any:
+    """Return x as an oracle gets it; arrays are read-only, and of a dict or list it gets a copy to change at will."""
+    return x.copy() if type(x) is dict or type(x) is list else x
+
+
 def made(make: Make, level: float) -> Oracle:
     """Return the oracle of a level. Raises TypeError if it has no `predict` and `update`."""
     oracle: Any = make(level)
@@ -91,19 +96,26 @@ def made(make: Make, level: float) -> Oracle:
 def regret_of(oracle: Oracle, mass: float) -> float | None:
     """Return what an oracle promises to lose at most; None if it promises nothing."""
     promise = getattr(oracle, "regret", None)
-    value = None if promise is None else promise(mass)
-    return None if value is None else float(value)
+    return _promised("regret", None if promise is None else promise(mass))
 
 
 def bound_of(oracle: Oracle, mass: float) -> float | None:
     """Return what an oracle lost at most on the rows it learned; None if neither before nor after it can tell."""
     known = getattr(oracle, "bound", None)
-    values = [regret_of(oracle, mass), None if known is None else known()]
-    return min((float(value) for value in values if value is not None), default=None)
+    values = regret_of(oracle, mass), _promised("bound", None if known is None else known())
+    return min((value for value in values if value is not None), default=None)
+
+
+def _promised(name: str, given: Any) -> float | None:
+    """Return a number, or None for none; infinity promises nothing. Raises ValueError if it is not a number."""
+    value = inf if given is None else float(given)
+    if isnan(value):
+        raise ValueError(f"{name}: given nan, expected a number, or None to claim nothing")
+    return None if value == inf else value
 
 
 def saved_of(oracle: Oracle, level: float, X: Any, y: Array, weight: Array) -> tuple[float, float] | None:
-    """Return (lower, upper) around what the best function of an oracle's class saves over the level; None if unknown."""
+    """Return (lower, upper) around what the best function of an oracle's class saves over the level, or None."""
     saved, best = getattr(oracle, "saved", None), getattr(oracle, "best", None)
     if saved is not None:
         return _bracket("saved", saved(level, X, y, weight.copy()))
@@ -157,7 +169,7 @@ class OracleMixture:
 
     def wish(self, x: Any, linear: float | None) -> list[float]:
         """Return the wish followed by those of the members, all in [0, 1]; `linear` is that of ridge, or None."""
-        wishes = [self._clipped(oracle.predict(x)) for oracle in self.oracles]
+        wishes = [self._clipped(oracle.predict(lent(x))) for oracle in self.oracles]
         if linear is not None:
             wishes.append(linear)
         if len(wishes) == 1:
@@ -320,7 +332,7 @@ def _unchanged(given: Any, read: Any) -> bool:
 def table(rows: Sequence[Any]) -> Any:
     """Return rows as one array if they are arrays of one shape, else as a list."""
     alike = all(isinstance(x, np.ndarray) and x.shape == rows[0].shape for x in rows)
-    return np.array(rows) if alike and len(rows) else list(rows)
+    return np.array(rows) if alike and len(rows) else [lent(x) for x in rows]
 
 
 def from_state(
