@@ -1,11 +1,13 @@
 """Snapshots of a forecaster's state, written beside the learning, and recovery from the newest one and the log."""
 
 import copy
+import ctypes
 import hashlib
 import math
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import msgspec
@@ -194,8 +196,20 @@ def _bytes(state: State, name: str) -> bytes:
 
 KEPT = 2
 """Snapshots kept."""
+LARGE = 8 << 20
+"""Bytes of a snapshot after which memory is given back."""
 REST = 10.0
 """Seconds before a snapshot is tried again that failed."""
+
+
+def give_back_memory() -> None:
+    """Return to the system what was freed, where the C library can.
+
+    A snapshot takes several times its size for a moment, and glibc keeps most of that: with 47,000 forecasts open
+    590 MB were resident after 100,000 forecasts, instead of 390 MB.
+    """
+    with suppress(AttributeError, OSError, TypeError):  # other C libraries have no such function
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 class Snapshotter:
@@ -249,9 +263,13 @@ class Snapshotter:
             self.hold(still.name, before)
             self.rested = time.monotonic() + REST
             return
+        size = len(content)
+        del content
+        if size >= LARGE:
+            give_back_memory()
         took = time.perf_counter() - began
         self._metrics.snapshots.add(took)
-        self._log("snapshot", forecaster=still.name, seq=still.seq, bytes=len(content), seconds=round(took, 3))
+        self._log("snapshot", forecaster=still.name, seq=still.seq, bytes=size, seconds=round(took, 3))
 
     def close(self) -> None:
         """Wait until nothing is written any more."""
