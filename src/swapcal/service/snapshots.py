@@ -196,6 +196,10 @@ def _bytes(state: State, name: str) -> bytes:
 
 KEPT = 2
 """Snapshots kept."""
+BEHIND = 50
+"""Times as many events as usual between snapshots while windows end."""
+SHARE = 200.0
+"""Times as long as copying a state took are the least time that passes after it, unless there are events enough."""
 LARGE = 8 << 20
 """Bytes of a snapshot after which memory is given back."""
 REST = 10.0
@@ -213,7 +217,12 @@ def give_back_memory() -> None:
 
 
 class Snapshotter:
-    """Takes a snapshot after so many events, or so many seconds after the first event since the last one."""
+    """Takes a snapshot after so many events, or so many seconds after the first event since the last one.
+
+    The learner copies its state for it, which takes some microseconds for each open forecast, seconds for a million. So
+    there are at least a quarter as many events as open forecasts between two, and time enough; and while windows end,
+    which empties the state, a snapshot waits.
+    """
 
     def __init__(self, store: Store, metrics: Metrics, log: Callable[..., None], every: int, seconds: float) -> None:
         self._store, self._metrics, self._log = store, metrics, log
@@ -229,7 +238,7 @@ class Snapshotter:
         """Begin with a forecaster whose last snapshot is that of an event."""
         self.kept[name] = snapshot, time.monotonic()
 
-    def keep_some(self, forecasters: Mapping[str, HostedForecaster]) -> None:
+    def keep_some(self, forecasters: Mapping[str, HostedForecaster], *, behind: bool = False) -> None:
         """Begin a snapshot of one forecaster that needs one, unless one is being written."""
         if (self.writing is not None and not self.writing.done()) or time.monotonic() < self.rested:
             return
@@ -237,10 +246,17 @@ class Snapshotter:
             seq, since = self.kept[name]
             if hosted.seq == seq:
                 self.hold(name, seq)
-            elif hosted.seq - seq >= self._every or time.monotonic() - since >= self._seconds:
-                self.hold(name, hosted.seq)
-                self.writing = self._writer.submit(self.keep, Still(hosted), seq)
+            elif self._is_due(hosted, hosted.seq - seq, time.monotonic() - since, behind=behind):
+                began = time.monotonic()
+                still = Still(hosted)
+                self.kept[name] = hosted.seq, began + SHARE * (time.monotonic() - began)
+                self.writing = self._writer.submit(self.keep, still, seq)
                 return
+
+    def _is_due(self, hosted: HostedForecaster, events: int, seconds: float, *, behind: bool) -> bool:
+        if behind:
+            return events >= BEHIND * self._every
+        return events >= max(self._every, len(hosted.opened) // 4) or seconds >= self._seconds
 
     def keep_all(self, forecasters: Mapping[str, HostedForecaster]) -> None:
         """Take a snapshot of every forecaster that has seen events since its last one."""
