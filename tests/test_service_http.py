@@ -1,5 +1,7 @@
 """The service over HTTP: every address of the contract, its answers and its refusals."""
 
+import contextlib
+import http.client
 import io
 import json
 import socket
@@ -20,7 +22,7 @@ pytest.importorskip("apsw")
 pytest.importorskip("prometheus_client")
 
 from swapcal import Client
-from swapcal.service import Limits, Server, Worker, auth, open_store
+from swapcal.service import Limits, Server, Worker, auth, open_store, server
 from swapcal.service.auth import create_token, revoke_token
 from swapcal.service.settings import JsonLog
 from tests.service_server import Caller, served
@@ -358,6 +360,24 @@ def test_one_connection_too_many_is_told_to_come_back(tmp_path: Path) -> None:
         assert (found.status, found.headers["retry-after"]) == (503, "5")
         for connection in crowd:
             connection.close()
+
+
+def test_idle_connections_make_room_for_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "LEAST_IDLE", 0.2)
+    with served(tmp_path, Limits(connections=3)) as service, contextlib.ExitStack() as stack:
+        host = service.url.removeprefix("http://")
+        kept = [stack.enter_context(contextlib.closing(http.client.HTTPConnection(host, timeout=30))) for _ in range(3)]
+        for one in kept:
+            one.request("GET", "/healthz")
+            one.getresponse().read()
+        assert service.get("/healthz").status == 503  # all of them were at work just now
+        time.sleep(0.25)
+        kept[0].request("GET", "/healthz")
+        assert kept[0].getresponse().read()
+        assert service.get("/healthz").status == 200
+        kept[0].request("GET", "/healthz")  # the idlest went, not this one
+        assert kept[0].getresponse().read()
+        assert kept[1].sock.recv(1) == b""
 
 
 def test_tokens_open_what_they_are_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,13 +7,18 @@ pytest.importorskip("typer")
 pytest.importorskip("pyarrow")
 
 import time
+from contextlib import closing
 
 from swapcal.cli import BAD_INPUT
 from swapcal.cli.export import backup
 from swapcal.cli.prune import NOT_CONFIRMED, prune
+from swapcal.cli.replay import replay
 from swapcal.service.retention import all_but, older_than, seconds
+from swapcal.service.snapshots import recover
 from swapcal.service.store import open_store
 from tests.commands import runner
+from tests.service_log import record, write_log
+from tests.service_worker import Hand
 from tests.store_checks import forecast, made, outcome
 
 DAY = 86400.0
@@ -55,10 +60,39 @@ def test_what_is_lost_is_said_first_and_needs_a_yes(path):
     assert "10 events were removed" in result.stderr
     assert [event.seq for event in store.events("a")] == [1, 6, *range(13, 41)]
     assert [kept.seq for kept in store.snapshots("a")] == [30, 20]
-    result = run(prune, "--store", path, "--older-than", "15d", "--yes", "--waiting", "--forecaster", "a")
-    assert "1 events were removed" in result.stderr
     assert run(prune, "--store", path, "--older-than", "15d").exit_code == 0
     store.close()
+
+
+def test_forecasts_that_are_pruned_while_they_wait_are_given_up(tmp_path):
+    path = str(tmp_path / "forecasts.db")
+    write_log(path, 40, every=30)
+    write_log(path, 60, every=30)
+    with closing(open_store(path, learner=True)) as busy:
+        before = [*busy.events("shop")]
+        result = run(prune, "--store", path, "--keep", "10", "--yes", "--waiting")
+        assert result.exit_code == BAD_INPUT, result.output
+        assert "--waiting: given while a service learns from this store" in result.stderr
+        assert [*busy.events("shop")] == before
+        assert len(recover(busy, "shop").hosted.opened) == 6
+    result = run(prune, "--store", path, "--keep", "10", "--yes", "--waiting")
+    assert result.exit_code == 0, result.output
+    with closing(open_store(path)) as store:
+        gone = [id for id in (f"id {n}" for n in range(0, 60, 10)) if not store.about("shop", [id])]
+        assert f"{len(gone)} open forecasts were given up" in result.stderr
+        hosted = recover(store, "shop").hosted
+        assert len(gone) >= 3
+        assert not {*gone} & {*hosted.opened}
+        status = hosted.live.status()
+        assert (status.open, status.expired) == (6 - len(gone), len(gone))
+    again = run(replay, "--store", path)
+    assert again.exit_code == 0, again.output
+    hand = Hand(open_store(path, learner=True))
+    assert hand.outcome(gone[0], 1.0).state == "parked"  # counts as new
+    assert hand.forecast(gone[0], record(0)).seq > 0
+    assert hand.hosted.live.status().open == 6 - len(gone)
+    hand.worker.close()
+    assert run(replay, "--store", path).exit_code == 0
 
 
 def test_two_snapshots_stay_usable(path):

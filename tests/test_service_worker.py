@@ -24,7 +24,7 @@ from swapcal.service.hosted import Figures, HostedForecaster
 from swapcal.service.messages import ForecastIn, OutcomeRowIn
 from swapcal.service.queue import FORECASTS, OUTCOMES, Make, Write
 from swapcal.service.settings import LIVE, JsonLog, Limits, Settings, Watch
-from swapcal.service.snapshots import Still
+from swapcal.service.snapshots import BEHIND, Snapshotter, Still
 from swapcal.service.status import alarms, certificate, describe, engine
 from swapcal.service.store import Unavailable
 from swapcal.service.worker import Worker
@@ -313,6 +313,30 @@ def test_snapshots_are_taken_in_the_background_and_old_ones_dropped() -> None:
     assert worker.metrics.snapshots.count >= 5
     worker.close()
     assert max(store.kept)[1] == 31
+
+
+def test_snapshots_of_large_states_are_rare_and_wait_while_windows_end() -> None:
+    worker = hand()
+    worker.forecasts(*stream(30))
+    keeper = Snapshotter(worker.store, worker.worker.metrics, lambda *_, **__: None, 5, 1e9)
+    kept: list[int] = []
+    keeper.keep = lambda still, before=0: kept.append(still.seq)  # type: ignore[method-assign,assignment]
+
+    def look(**how: bool) -> list[int]:
+        keeper.keep_some(worker.worker.forecasters, **how)
+        if keeper.writing is not None:
+            keeper.writing.result()
+        return kept
+
+    keeper.hold("shop", 25)
+    assert look() == []  # 6 events, more than 5, but fewer than a quarter of the 30 forecasts that are open
+    worker.outcome("0", 1.0)
+    assert look(behind=True) == []
+    assert look() == [32]
+    assert keeper.kept["shop"][1] > time.monotonic() - 1.0
+    keeper.hold("shop", 32 - BEHIND * 5)
+    assert look(behind=True) == [32, 32]
+    keeper.close()
 
 
 def test_labels_wait_for_their_maturity_by_the_times_given() -> None:

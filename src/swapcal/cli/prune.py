@@ -9,9 +9,9 @@ import typer
 
 from swapcal.cli import options
 from swapcal.cli.progress import Run, bar, running
-from swapcal.service.retention import Pruning, all_but, plan, seconds
+from swapcal.service.retention import Pruning, all_but, plan, seconds, withdraw
 from swapcal.service.retention import older_than as first_since
-from swapcal.service.store import Store, open_store
+from swapcal.service.store import Occupied, Store, open_store
 
 NOT_CONFIRMED = 1
 LOST = (
@@ -29,14 +29,15 @@ def prune(
     keep: Annotated[int | None, typer.Option(help="Delete forecasts settled before the last N events.")] = None,
     waiting: Annotated[
         bool,
-        typer.Option("--waiting", help="Also delete forecasts without an outcome; later ones are not learned."),
+        typer.Option("--waiting", help="Also give up and delete forecasts without an outcome; stop the service first."),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Delete; without it, only list what would be deleted.")] = False,
 ) -> None:
     """Delete old events from a service's log, after listing them.
 
     Only events covered by a snapshot are deleted; the newest two snapshots stay usable. A forecast is deleted with its
-    outcome and corrections, once all of them are old; one that waits for its outcome stays. The service may be running.
+    outcome and corrections, once all of them are old; one that waits for its outcome stays. The service may be running,
+    but with --waiting.
     Exit code 0: done, or nothing to do; 1: not confirmed; 2: could not run.
     """
     with running("prune") as run, closing(open_store(store)) as opened:
@@ -56,10 +57,25 @@ def prune(
         if not yes:
             run.say("Nothing was removed. Use --yes to remove it.")
             raise typer.Exit(NOT_CONFIRMED)
+        if waiting:
+            _withdraw(store, planned, run)
         removed = sum(_pruned(opened, one, waiting, run) for one in planned)
         run.say("Freeing the space…")
         opened.shrink()
         run.say(f"{removed:,} events were removed.")
+
+
+def _withdraw(url: str, planned: list[Pruning], run: Run) -> None:
+    """Give up the open forecasts that are to be deleted, in the state too; not beside a service, which has its own."""
+    try:
+        with closing(open_store(url, learner=True)) as learner:
+            count = sum(withdraw(learner, one.forecaster, one.before) for one in planned)
+    except Occupied:
+        raise ValueError(
+            "--waiting: given while a service learns from this store, expected it to be stopped first: the forecasts "
+            "would stay open in its memory"
+        ) from None
+    run.say(f"{count:,} open forecasts were given up: they count as unlabelled.")
 
 
 def _boundary(store: Store, name: str, older_than: str | None, keep: int | None) -> int:

@@ -337,6 +337,26 @@ class Live:
         return self._open_forecasts.release()
 
     @locked
+    def give_up(self, ids: "Sequence[Id]") -> None:
+        """Let open forecasts expire now: they count as unlabelled for good, in `status().expired`.
+
+        One whose label has come, and is held, stays. Raises `UnknownIdError`, and changes nothing, if one is not open.
+
+        Examples
+        --------
+        >>> live = Live()
+        >>> _ = live.forecast({"price": 3.0}, id="first"), live.forecast({"price": 4.0}, id="second")
+        >>> live.give_up(["first"])
+        >>> live.is_open("first"), live.status().expired
+        (False, 1)
+        """
+        names = listed_ids(ids)
+        unknown = next((name for name in names if name not in self._open_forecasts.opened), None)
+        if unknown is not None:
+            raise UnknownIdError(f"ids: given {unknown!r}, expected open forecasts")
+        self._open_forecasts.give_up(names)
+
+    @locked
     def engine(self) -> "Forecaster | SparseForecaster | None":
         """Return a copy of the engine as it is now, for what takes long; None before the first record.
 

@@ -349,6 +349,12 @@ class OpenForecasts:
             while self._timed and (self._settled(self._timed[0]) or self.clock - self._timed[0][0] > lifetime):
                 self._drop(self._timed.popleft())
 
+    def give_up(self, ids: Sequence[Id]) -> None:
+        """Give up open forecasts, but those whose label has come."""
+        for slot in [self.opened[id] for id in dict.fromkeys(ids)]:
+            if not self.arrived[slot]:
+                self._give_up(slot)
+
     def _expire_until(self, aging: "deque[tuple[float, int, int]]", last: float) -> None:
         while aging and (self._settled(aging[0]) or aging[0][0] <= last):
             self._drop(aging.popleft())

@@ -17,6 +17,7 @@ from swapcal.service.events import (
     PARKED,
     SETTLED,
     SILENCE,
+    WITHDRAWN,
     CorrectionBody,
     Event,
     ForecastBody,
@@ -24,6 +25,7 @@ from swapcal.service.events import (
     IssuedForecast,
     OutcomeBody,
     SettledBody,
+    WithdrawnBody,
 )
 from swapcal.service.hosted import Early, HostedForecaster
 from swapcal.service.messages import CorrectionOut, CorrectionRow, ForecastIn, ForecastOut, OutcomeOut, OutcomeRowIn
@@ -202,6 +204,11 @@ class CommandHandler:
         self.hosted.settle(self.now, most, self.now)
         self._write(SETTLED, "", SettledBody(self.now, most))
         self._write_silence()
+
+    def withdraw(self, ids: Sequence[str]) -> None:
+        """Give up open forecasts whose events are to be pruned."""
+        self.hosted.withdraw(ids, self.now)
+        self._write(WITHDRAWN, "", WithdrawnBody([*ids]))
 
     def _write_silence(self) -> None:
         """Log what was learned as silence; it follows from the events before."""

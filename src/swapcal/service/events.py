@@ -58,6 +58,8 @@ def in_pages(events: Iterable[Event], size: int) -> Iterator[list[Event]]:
 SILENCE, SETTLED = "silence", "settled"
 """Kinds of events: a forecast learned as silence, which follows from the events before it; and that the service's clock
 let windows end, at most so many, without a forecast."""
+WITHDRAWN = "withdrawn"
+"""Kind of event: forecasts that were given up because their events are pruned."""
 PARKED = "parked"
 """Kind of event: an outcome whose forecast has not come; a forecast that comes in time makes it an `outcome`."""
 
@@ -120,6 +122,12 @@ class SettledBody(msgspec.Struct, frozen=True):
     most: int
 
 
+class WithdrawnBody(msgspec.Struct, frozen=True):
+    """The forecasts given up."""
+
+    ids: list[str]
+
+
 class CorrectionBody(msgspec.Struct, frozen=True, omit_defaults=True):
     """The corrected outcome, the outcome before, the reason, and the corrected weight if that was another."""
 
@@ -134,6 +142,7 @@ _FORECAST = msgspec.json.Decoder(ForecastBody)
 _OUTCOME = msgspec.json.Decoder(OutcomeBody)
 _CORRECTION = msgspec.json.Decoder(CorrectionBody)
 _SETTLED = msgspec.json.Decoder(SettledBody)
+_WITHDRAWN = msgspec.json.Decoder(WithdrawnBody)
 _RECORD = msgspec.json.Decoder(dict[str, str | int | float | bool | None])
 
 encoded = _ENCODER.encode
@@ -141,6 +150,7 @@ forecast_body = _FORECAST.decode
 outcome_body = _OUTCOME.decode
 correction_body = _CORRECTION.decode
 settled_body = _SETTLED.decode
+withdrawn_body = _WITHDRAWN.decode
 
 
 def record_of(raw: "Raw | bytes") -> dict[str, Any]:

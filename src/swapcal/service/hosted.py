@@ -23,6 +23,7 @@ from swapcal.service.events import (
     PARKED,
     SETTLED,
     SILENCE,
+    WITHDRAWN,
     Event,
     IssuedForecast,
 )
@@ -441,6 +442,11 @@ class HostedForecaster:
         self.live.settle(time, most)
         self._settle(now)
 
+    def withdraw(self, ids: Sequence[str], now: float) -> None:
+        """Give up open forecasts: they count as unlabelled for good."""
+        self.live.give_up(ids)
+        self._settle(now)
+
     def outcome(self, labels: Sequence[OutcomeRowIn], now: float) -> "list[str | Exception]":
         """Deliver outcomes of open forecasts; say of each whether it is learned or held, or why it is refused."""
         self.advance(now)
@@ -517,6 +523,9 @@ class HostedForecaster:
                     self.settle(settled.time, settled.most, now)
             elif kind == SILENCE:
                 self._silences_again(run)
+            elif kind == WITHDRAWN:
+                for event in run:
+                    self.withdraw(bodies.withdrawn_body(event.body).ids, now)
             elif kind == PARKED:
                 for event in run:
                     body = bodies.outcome_body(event.body)

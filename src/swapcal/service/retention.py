@@ -1,9 +1,14 @@
 """Retention: how much of a log may go, and what goes with it."""
 
 import re
+import time
 from typing import NamedTuple
 
-from swapcal.service.sql import Removal
+from swapcal.service.commands import CommandHandler
+from swapcal.service.events import OUTCOME
+from swapcal.service.settings import Limits
+from swapcal.service.snapshots import Still, recover
+from swapcal.service.sql import PAGE, Occupied, Removal
 from swapcal.service.store import Store
 
 UNITS = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
@@ -40,6 +45,35 @@ def plan(store: Store, forecaster: str, wanted: int, *, waiting: bool = False) -
     usable = [kept.seq for kept in store.snapshots(forecaster)][:SPARE]
     before = min(wanted, min(usable, default=1))
     return Pruning(forecaster, before, before < wanted, store.loss(forecaster, before, waiting=waiting))
+
+
+def withdraw(store: Store, forecaster: str, before: int) -> int:
+    """Give up the open forecasts whose events are all before an event, and keep the state without them.
+
+    Else they would stay open in the state, and ids that come again would meet them there. Returns how many there were.
+
+    Parameters
+    ----------
+    store : Store
+        Opened for a learner, which no other process is meanwhile.
+    """
+    if not store.claim(forecaster):
+        raise Occupied(f"store: another process is the learner of {forecaster!r}")
+    hosted, withdrawn = recover(store, forecaster).hosted, 0
+    waiting = [*hosted.opened]
+    for start in range(0, len(waiting), PAGE):
+        ids = waiting[start : start + PAGE]
+        about = store.about(forecaster, ids)
+        kept = {event.id for event in about if event.seq >= before or event.kind == OUTCOME}
+        old = [id for id in ids if id not in kept]
+        if old:
+            handler = CommandHandler(hosted, {}, time.time(), Limits())
+            handler.withdraw(old)
+            store.append(handler.events)
+            withdrawn += len(old)
+    if withdrawn:
+        store.keep_snapshot(forecaster, hosted.seq, Still(hosted).to_bytes())
+    return withdrawn
 
 
 def older_than(store: Store, forecaster: str, moment: float) -> int:

@@ -29,29 +29,53 @@ from swapcal.service.worker import Worker
 # `Protocol`: HTTP connections that neither dawdle nor crowd.
 
 
+LEAST_IDLE = 1.0
+"""Seconds between requests after which a connection may be closed for another: clients that are at work keep theirs."""
+
+
 def protocol(limits: Limits) -> type[HttpToolsProtocol]:
     """Return the class of connections within limits."""
     slow = _raw("Request Timeout", ApiError("slow", f"request: given only in part after {limits.arrival:g} s"))
+    idle: dict[Any, float] = {}
+    """connections between requests, and since when; the longest first"""
     crowded = _raw("Service Unavailable", unavailable("Too many connections.", retry=5.0))
 
     class Protocol(HttpToolsProtocol):
-        """Closes a connection whose request does not arrive in time, and refuses one too many."""
+        """Closes a connection whose request does not arrive in time; of too many, the one idle for longest."""
 
         _deadline: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: Any) -> None:
             """Begin to wait for a request."""
             super().connection_made(transport)
-            if len(self.connections) > limits.connections:
+            if len(self.connections) > limits.connections and not self._made_room():
                 transport.write(crowded)
                 transport.close()
                 return
+            idle[self] = self.loop.time()
             self._expect()
+
+        def _made_room(self) -> bool:
+            """Close the connection that has been between requests for longest, if that is long enough."""
+            first = next(iter(idle), None)
+            if first is None or self.loop.time() - idle[first] < LEAST_IDLE:
+                return False
+            del idle[first]
+            first.transport.close()
+            return True
 
         def on_message_begin(self) -> None:
             """Expect all of the request in time."""
+            idle.pop(self, None)
             super().on_message_begin()
             self._expect()
+
+        def on_response_complete(self) -> None:
+            """Begin to wait for the next request."""
+            busy = bool(self.pipeline)
+            super().on_response_complete()
+            if not busy and not self.transport.is_closing():
+                idle[self] = self.loop.time()
 
         def on_message_complete(self) -> None:
             """Expect no more."""
@@ -60,6 +84,7 @@ def protocol(limits: Limits) -> type[HttpToolsProtocol]:
 
         def connection_lost(self, exc: Exception | None) -> None:
             """Forget the clock."""
+            idle.pop(self, None)
             self._relax()
             super().connection_lost(exc)
 

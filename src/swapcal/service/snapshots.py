@@ -1,11 +1,13 @@
 """Snapshots of a forecaster's state, written beside the learning, and recovery from the newest one and the log."""
 
 import copy
+import ctypes
 import hashlib
 import math
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import msgspec
@@ -194,12 +196,33 @@ def _bytes(state: State, name: str) -> bytes:
 
 KEPT = 2
 """Snapshots kept."""
+BEHIND = 50
+"""Times as many events as usual between snapshots while windows end."""
+SHARE = 200.0
+"""Times as long as copying a state took are the least time that passes after it, unless there are events enough."""
+LARGE = 8 << 20
+"""Bytes of a snapshot after which memory is given back."""
 REST = 10.0
 """Seconds before a snapshot is tried again that failed."""
 
 
+def give_back_memory() -> None:
+    """Return to the system what was freed, where the C library can.
+
+    A snapshot takes several times its size for a moment, and glibc keeps most of that: with 47,000 forecasts open
+    590 MB were resident after 100,000 forecasts, instead of 390 MB.
+    """
+    with suppress(AttributeError, OSError, TypeError):  # other C libraries have no such function
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 class Snapshotter:
-    """Takes a snapshot after so many events, or so many seconds after the first event since the last one."""
+    """Takes a snapshot after so many events, or so many seconds after the first event since the last one.
+
+    The learner copies its state for it, which takes some microseconds for each open forecast, seconds for a million. So
+    there are at least a quarter as many events as open forecasts between two, and time enough; and while windows end,
+    which empties the state, a snapshot waits.
+    """
 
     def __init__(self, store: Store, metrics: Metrics, log: Callable[..., None], every: int, seconds: float) -> None:
         self._store, self._metrics, self._log = store, metrics, log
@@ -215,7 +238,7 @@ class Snapshotter:
         """Begin with a forecaster whose last snapshot is that of an event."""
         self.kept[name] = snapshot, time.monotonic()
 
-    def keep_some(self, forecasters: Mapping[str, HostedForecaster]) -> None:
+    def keep_some(self, forecasters: Mapping[str, HostedForecaster], *, behind: bool = False) -> None:
         """Begin a snapshot of one forecaster that needs one, unless one is being written."""
         if (self.writing is not None and not self.writing.done()) or time.monotonic() < self.rested:
             return
@@ -223,10 +246,17 @@ class Snapshotter:
             seq, since = self.kept[name]
             if hosted.seq == seq:
                 self.hold(name, seq)
-            elif hosted.seq - seq >= self._every or time.monotonic() - since >= self._seconds:
-                self.hold(name, hosted.seq)
-                self.writing = self._writer.submit(self.keep, Still(hosted), seq)
+            elif self._is_due(hosted, hosted.seq - seq, time.monotonic() - since, behind=behind):
+                began = time.monotonic()
+                still = Still(hosted)
+                self.kept[name] = hosted.seq, began + SHARE * (time.monotonic() - began)
+                self.writing = self._writer.submit(self.keep, still, seq)
                 return
+
+    def _is_due(self, hosted: HostedForecaster, events: int, seconds: float, *, behind: bool) -> bool:
+        if behind:
+            return events >= BEHIND * self._every
+        return events >= max(self._every, len(hosted.opened) // 4) or seconds >= self._seconds
 
     def keep_all(self, forecasters: Mapping[str, HostedForecaster]) -> None:
         """Take a snapshot of every forecaster that has seen events since its last one."""
@@ -249,9 +279,13 @@ class Snapshotter:
             self.hold(still.name, before)
             self.rested = time.monotonic() + REST
             return
+        size = len(content)
+        del content
+        if size >= LARGE:
+            give_back_memory()
         took = time.perf_counter() - began
         self._metrics.snapshots.add(took)
-        self._log("snapshot", forecaster=still.name, seq=still.seq, bytes=len(content), seconds=round(took, 3))
+        self._log("snapshot", forecaster=still.name, seq=still.seq, bytes=size, seconds=round(took, 3))
 
     def close(self) -> None:
         """Wait until nothing is written any more."""

@@ -1,9 +1,10 @@
 """What SQLite and PostgreSQL share: rows, errors, tables, pools of connections, statements."""
 
 import hashlib
+import itertools
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from queue import Empty, LifoQueue
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -222,7 +223,7 @@ class SqlStore(ABC):
             values = (forecaster, seq, piece, content[start : start + PIECE])
             self._write(("INSERT INTO snapshot_pieces (forecaster, seq, piece, content) VALUES (?, ?, ?, ?)", values))
             time.sleep(TURN)
-        digest = _digest(content)
+        digest = _digest([content])
         if _digest(self._pieces(forecaster, seq)) != digest:
             raise Unreadable(f"store: the snapshot of {forecaster!r} at event {seq} was not read as it was written")
         listed = self._write(
@@ -243,8 +244,8 @@ class SqlStore(ABC):
     def snapshot(self, forecaster: str, seq: int) -> bytes:
         """Return a snapshot; raises `Unreadable` unless it is what was written."""
         listed = self._read("SELECT digest FROM snapshots WHERE forecaster = ? AND seq = ?", (forecaster, seq))
-        content = self._pieces(forecaster, seq)
-        if not listed or _digest(content) != listed[0][0]:
+        content = b"".join(self._pieces(forecaster, seq))
+        if not listed or _digest([content]) != listed[0][0]:
             found = "is damaged" if listed else "is not there"
             raise Unreadable(f"store: the snapshot of {forecaster!r} at event {seq} {found}")
         return content
@@ -309,10 +310,18 @@ class SqlStore(ABC):
                 ("DELETE FROM events WHERE forecaster = ? AND seq >= ? AND seq < ? AND id = ''", span),
             )
 
-    def _pieces(self, forecaster: str, seq: int) -> bytes:
-        query = "SELECT content FROM snapshot_pieces WHERE forecaster = ? AND seq = ? ORDER BY piece"
-        return b"".join(row[0] for row in self._read(query, (forecaster, seq)))
+    def _pieces(self, forecaster: str, seq: int) -> Iterator[bytes]:
+        """Yield the pieces of a snapshot one at a time: all of it may be large."""
+        query = "SELECT content FROM snapshot_pieces WHERE forecaster = ? AND seq = ? AND piece = ?"
+        for piece in itertools.count():
+            found = self._read(query, (forecaster, seq, piece))
+            if not found:
+                return
+            yield found[0][0]
 
 
-def _digest(content: bytes) -> bytes:
-    return hashlib.sha256(content).digest()
+def _digest(pieces: Iterable[bytes]) -> bytes:
+    found = hashlib.sha256()
+    for piece in pieces:
+        found.update(piece)
+    return found.digest()

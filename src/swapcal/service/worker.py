@@ -155,7 +155,7 @@ class Worker:
             self._serve(batch)
             behind = self._settle_windows()
             self._regain()
-            self._snapshotter.keep_some(self.forecasters)
+            self._snapshotter.keep_some(self.forecasters, behind=behind)
         except Exception as error:
             self.log("fault", error=repr(error))
         return behind, last
