@@ -6,6 +6,7 @@ module for every evaluation, by any evaluator; so the rest of swapcal is importe
 
 import inspect
 import logging
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -157,7 +158,7 @@ def _logged(
 
     from swapcal.report import card, render
 
-    client, start = MlflowClient(), mlflow.utils.time.get_current_time_millis()
+    client, start = MlflowClient(), round(1000 * time.time())
     data = {"dataset_name": dataset.name, "dataset_digest": dataset.digest, "run_id": run_id, "model_id": model_id}
     headline = findings.headline
     tags = {"verdict": headline.verdict, "sentence": headline.sentence[:LONGEST_TAG], "version": __version__}
