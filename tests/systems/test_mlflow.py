@@ -12,15 +12,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+pytest.importorskip("mlflow")
+pytest.importorskip("pandas")
+pytest.importorskip("sklearn")
+
+import mlflow
+import pandas as pd
+from sklearn.compose import ColumnTransformer
+from sklearn.linear_model import LogisticRegression, SGDClassifier
+from sklearn.pipeline import make_pipeline
+
 from swapcal import Audit, Live, Monitor, SwapClassifier
-
-mlflow = pytest.importorskip("mlflow")
-pd = pytest.importorskip("pandas")
-from sklearn.compose import ColumnTransformer  # noqa: E402
-from sklearn.linear_model import LogisticRegression, SGDClassifier  # noqa: E402
-from sklearn.pipeline import make_pipeline  # noqa: E402
-
-from swapcal.adapters.mlflow import log_model, tag_alarms  # noqa: E402
+from swapcal.adapters.mlflow import log_model, tag_alarms
 
 pytestmark = pytest.mark.systems
 

@@ -6,6 +6,7 @@ module for every evaluation, by any evaluator; so the rest of swapcal is importe
 
 import inspect
 import logging
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -157,7 +158,7 @@ def _logged(
 
     from swapcal.report import card, render
 
-    client, start = MlflowClient(), mlflow.utils.time.get_current_time_millis()
+    client, start = MlflowClient(), round(1000 * time.time())
     data = {"dataset_name": dataset.name, "dataset_digest": dataset.digest, "run_id": run_id, "model_id": model_id}
     headline = findings.headline
     tags = {"verdict": headline.verdict, "sentence": headline.sentence[:LONGEST_TAG], "version": __version__}
@@ -187,21 +188,18 @@ class ExportedModel(PythonModel):  # type: ignore[misc]
 
     def load_context(self, context: Any) -> None:
         """Read the script and its arrays."""
-        from importlib.util import module_from_spec, spec_from_file_location
         from pathlib import Path
 
-        folder = Path(context.artifacts["model"])
-        spec = spec_from_file_location("swapcal_predict", folder / "swapcal_predict.py")
-        self.script = module_from_spec(spec)
-        spec.loader.exec_module(self.script)
-        self.model = self.script.load(folder / "model.npz")
+        folder, self.script = Path(context.artifacts["model"]), dict[str, Any]()
+        exec((folder / "swapcal_predict.py").read_text(encoding="utf-8"), self.script)
+        self.model = self.script["load"](folder / "model.npz")
 
     def predict(self, context: Any, model_input: pd.DataFrame, params: Any = None) -> Any:
         """Return the probability of the second class, of every class if there are more, or the expected outcome."""
         names = {str(name): name for name in self.model["names"]}
         columns = {names[str(name)]: self.plain(model_input[name]) for name in model_input if str(name) in names}
         scores = context.model_config.get("scores") if self.model["scored"] else None
-        return self.script.predict(self.model, columns, model_input[scores].to_numpy() if scores else None)
+        return self.script["predict"](self.model, columns, model_input[scores].to_numpy() if scores else None)
 
     def plain(self, column: Any) -> Any:
         """Return numbers and texts as the script takes them: None if missing, dates in ISO, times in UTC."""
@@ -225,7 +223,14 @@ class LiveModel(PythonModel):  # type: ignore[misc]
         return self.live.preview(model_input).mean
 
 
-HEAD = "from typing import Any\n\nimport pandas as pd\nfrom mlflow.models import set_model\nfrom mlflow.pyfunc import PythonModel\n\n\n"
+HEAD = """from typing import Any
+
+import pandas as pd
+from mlflow.models import set_model
+from mlflow.pyfunc import PythonModel
+
+
+"""
 
 
 def log_model(
