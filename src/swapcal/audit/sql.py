@@ -268,7 +268,9 @@ class SqlAudit:
 
     def _sums(self) -> list[str]:
         weightless = {"w * p": "p", "w * y": "y", "r * (y - p)": "r * r"} if self.columns.weights is None else {}
-        return [f"{_sum(weightless.get(sql, sql))} AS {name}" for name, sql in SCALARS.items() if name == self._same(name)]
+        return [
+            f"{_sum(weightless.get(sql, sql))} AS {name}" for name, sql in SCALARS.items() if name == self._same(name)
+        ]
 
     def _having(self) -> str:
         return f"HAVING COUNT(*) >= {self.min_cell}" if self.min_cell else ""
