@@ -1,11 +1,15 @@
 """The audit against literal sums over rows, its own witnesses, and itself split into parts."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swapcal import Audit, Forecaster, errors
+from swapcal.audit.rows import AuditRows
+from swapcal.audit.sums import RowSample, _hash_batch
 from swapcal.batch import SnapshotRun
 from swapcal.losses import omniprediction, threshold_losses
 from tests.chance import seeded
@@ -544,3 +548,19 @@ def test_plug_in_errors_of_a_population_are_too_large_on_average():
     assert values.mean() - true > -error
     assert values.mean() - true < found[0].theory.noise("smcal").mean / 60 + error
     assert np.mean([audit.theory.saerr() for audit in found]) > 0.25**2 * 0.9
+
+
+@pytest.mark.parametrize("values", [30, 700, 5000])
+def test_the_smallest_hashes_are_kept_however_many_rows_come_at_once(values: int) -> None:
+    rng = np.random.default_rng(0)
+    p = rng.integers(0, values, 4000) / values
+    batch = AuditRows.check(p, rng.random(4000) < p)
+    found = RowSample(1)
+    found.capacity = 300
+    found.add(batch)
+    assert found.rows is not None
+    labels: dict[str, Any] = {}
+    hashes, counts = np.unique(_hash_batch(batch, labels)[0], return_counts=True)
+    np.testing.assert_array_equal(found.rows.hashes, hashes[:300])
+    np.testing.assert_array_equal(found.rows.copies, counts[:300])
+    assert found.complete == (len(hashes) <= 300)

@@ -141,22 +141,22 @@ def test_an_earlier_audit_gives_the_scales(database: Any) -> None:
 
 
 def test_small_cells_stay_where_they_are(database: Any) -> None:
-    audit = SqlAudit("duckdb", "rows", COLUMNS, min_cell=20)
+    audit = SqlAudit("duckdb", "rows", COLUMNS, min_cell=12)
     answer = asked(database, audit)
     cells = answer[answer["part"].isin(["group", "bin", "level"])]
-    assert cells["n"].min() >= 20
+    assert cells["n"].min() >= 12
     found = Audit.from_sums(answer)
     whole = local(table(), like=found)
     tally, full = found.sums.tally, whole.sums.tally
     np.testing.assert_allclose(tally.table, full.table, rtol=1e-9, atol=1e-9)
     for name, _, sums in full.columns():
         mine = dict(zip(tally.groups[name].names, np.moveaxis(tally.groups[name].table, 1, 0), strict=True))
-        left = mine.pop("(cells of fewer than 20 rows)", np.zeros_like(tally.table))
-        kept = np.where((sums[:, :, kernel.ROWS] >= 20)[:, :, None], sums, 0.0)
+        left = mine.pop("(cells of fewer than 12 rows)", np.zeros_like(tally.table))
+        kept = np.where((sums[:, :, kernel.ROWS] >= 12)[:, :, None], sums, 0.0)
         np.testing.assert_allclose(left, (sums - kept).sum(axis=1), rtol=1e-9, atol=1e-8)
-    small = (full.bins[..., kernel.ROWS] < 20) * full.bins[..., kernel.ROWS]
+    small = (full.bins[..., kernel.ROWS] < 12) * full.bins[..., kernel.ROWS]
     assert f"{small[:, 1].sum():,.0f} of column 'pay'" in found.sums.limits[-1]
-    assert found.verdict().word == "no error found"
+    assert found.test().p_value > 0.001
     assert found.to_html()
     everything = SqlAudit("duckdb", "rows", JudgedColumns("score", "p"), min_cell=5000)
     with pytest.raises(ValueError, match="rows: given none in any level"):
@@ -165,10 +165,10 @@ def test_small_cells_stay_where_they_are(database: Any) -> None:
 
 def test_draws_of_levels_with_suppressed_cells_have_the_variance_of_all_their_rows(database: Any) -> None:
     columns = JudgedColumns("score", "p", ("age",), ("town",))
-    found = Audit.from_sums(asked(database, SqlAudit("duckdb", "rows", columns, min_cell=25)))
+    found = Audit.from_sums(asked(database, SqlAudit("duckdb", "rows", columns, min_cell=10)))
     design = found.evidence.design
     inside = design.group_variance[:, design.parts[-1]].sum() / found.sums.tally.table[:, kernel.VARIANCE].sum()
-    assert inside < 0.9  # a tenth of the variance is in cells of ages that were suppressed
+    assert 0.3 < inside < 0.9  # of the rest, in cells of ages that were suppressed, only the sum is known
     drawn = simulate(design, {"A": lambda _, residuals: residuals.A, "S": lambda _, residuals: residuals.S}, 4000, 0,
                      None, found.sums.levels)  # fmt: skip
     level = found.sums.tally.table[:, kernel.VARIANCE]

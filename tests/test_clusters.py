@@ -318,6 +318,22 @@ def test_only_columns_by_which_rows_go_together_look_like_ids():
     assert looks_clustered(Table(apart), names, shifted, apart["y"]) is None
 
 
+def test_a_column_of_few_frequent_values_is_no_id() -> None:
+    """Diagnoses of different risk go together like patients, but most rows have one of a few."""
+    rng = np.random.default_rng(0)
+    diagnosis = np.minimum(
+        rng.geometric(0.02, 20_000) // 2 + rng.integers(0, 2, 20_000) * rng.integers(0, 400, 20_000), 450
+    )
+    diagnosis[rng.random(20_000) < 0.4] = 7
+    y = (rng.random(20_000) < rng.random(451)[diagnosis]).astype(float)
+    patient = np.repeat(np.arange(10_000), 2)
+    together = (rng.random(10_000) < 0.5).astype(float)[patient]
+    p = np.full(20_000, 0.5)
+    table = Table({"diagnosis": diagnosis, "patient": patient})
+    assert looks_clustered(table, ["diagnosis"], p, y) is None
+    assert looks_clustered(table, ["diagnosis", "patient"], p, together) == "patient"
+
+
 # The batch predictor: folds keep clusters whole.
 
 

@@ -195,6 +195,8 @@ LOOKED_AT = 20_000
 """First rows that are looked at."""
 MANY_VALUES, FEWEST_EACH, MOST_EACH = 100, 1.3, 50.0
 """An id has at least so many values, each in so many rows on average."""
+MOST_UNEVEN = 10.0
+"""No value of an id has more than `MOST_EACH` rows and than so many times the average: few diagnoses have most rows."""
 SURELY = 6.0
 """Standard deviations beyond which products of residuals within a value are no chance."""
 
@@ -236,6 +238,8 @@ def _togetherness(table: Table, name: str, r: Array, v: Array) -> float:
         return 0.0
     count = np.bincount(codes)
     if len(count) < MANY_VALUES or not FEWEST_EACH <= len(codes) / len(count) <= MOST_EACH:
+        return 0.0
+    if count.max() > max(MOST_EACH, MOST_UNEVEN * len(codes) / len(count)):
         return 0.0
     excess = (np.bincount(codes, weights=r) ** 2).sum() - (r**2).sum()
     variance = 2.0 * ((np.bincount(codes, weights=v) ** 2).sum() - (v**2).sum())

@@ -38,6 +38,9 @@ SCALARS = {
 }
 """The scalar sums, in the order of `kernels.tally`."""
 
+EVEN = {"weight": "n", "weight2": "n", "weight3": "n", "spread": "squared"}
+"""Which of them is equal to which other if there are no weights."""
+
 INSIDE = f"LEAST(GREATEST(p, {kernel.FLOOR!r}), {1 - kernel.FLOOR!r})"
 LEVEL_SUMS = {
     "log_loss": f"-w * (y * LN({INSIDE}) + (1 - y) * LN(1 - {INSIDE}))",
@@ -54,7 +57,10 @@ USABLE = {
     "weights": f"w >= {LEAST_WEIGHT!r} AND w <= {MOST_WEIGHT!r}",
     "features": "infinite = 0",
 }
-"""What must hold of a row with an outcome, by what is wrong if it does not; NULL and NaN are wrong."""
+"""What must hold of a row with an outcome, by what is wrong if it does not; NULL and NaN are wrong.
+
+All but the last, which costs a pass over all features, also select rows: an answer with rows to refuse is not used.
+"""
 
 COUNTS = ("rows", "unlabelled", *USABLE, "distinct")
 """Counts of rows, and of distinct predictions up to one more than have levels of their own."""
@@ -162,14 +168,11 @@ class SqlAudit:
         chosen.append(f"{'1.0e0' if columns.weights is None else _double(columns.weights)} AS w")
         chosen.append(f"{_infinite(columns.features)} AS infinite")
         chosen += [f"{_finite(name)} AS x{j}" for j, name in enumerate(columns.features)]
-        chosen += [
-            f"CASE WHEN {_name(name)} IS NULL THEN '0' ELSE '1' || CAST({_name(name)} AS TEXT) END AS g{k}"
-            for k, name in enumerate(columns.groups)
-        ]
+        chosen += [f"{_name(name)} AS g{k}" for k, name in enumerate(columns.groups)]
         few = f"SELECT COUNT(*) AS distinct_p FROM (SELECT DISTINCT p FROM usable LIMIT {MOST_VALUES + 1}) AS d"
         return (
             f"source AS (SELECT {', '.join(chosen)} FROM {SOURCE}), "
-            f"usable AS (SELECT * FROM source WHERE {' AND '.join(USABLE.values())}), few AS ({few})"
+            f"usable AS (SELECT * FROM source WHERE {' AND '.join(list(USABLE.values())[:-1])}), few AS ({few})"
         )
 
     def _rows(self, encoder: Encoder) -> str:
@@ -181,7 +184,8 @@ class SqlAudit:
         if self.levels is None:
             interval, place = f"CASE WHEN {few} THEN p ELSE {interval} END", f"CASE WHEN {few} THEN -1 ELSE {place} END"
         chosen = [f"{interval} AS level", f"{'-1' if self.min_cell else place} AS s"]
-        chosen += ["w * (y - p) AS r", "w * w * p * (1 - p) AS v"]
+        once, twice = ("", "") if self.columns.weights is None else ("w * ", "w * w * ")
+        chosen += [f"{once}(y - p) AS r", f"{twice}p * (1 - p) AS v"]
         for j, cuts in enumerate(encoder.cuts.values()):
             meaning, bound = encoder.coordinates[j + 1], _real(encoder.share)
             z = f"LEAST(GREATEST({_real(meaning.factor)} * (x{j} - {_real(meaning.centre)}), -{bound}), {bound})"
@@ -219,18 +223,19 @@ class SqlAudit:
     def _levels(self, encoder: Encoder) -> str:
         """Return the scalar sums of every level (k = 0), then g, G and H of every feature and pair of features."""
         pairs = [(i, j) for i in range(len(encoder.cuts)) for j in range(-1, i + 1)]
-        sums = [f"{_sum(sql)} AS {name}" for name, sql in (SCALARS | LEVEL_SUMS).items()]
+        sums = [*self._sums(), *(f"SUM({sql}) AS {name}" for name, sql in LEVEL_SUMS.items())]
+        weight = "" if self.columns.weights is None else "w * "
         for k, (i, j) in enumerate(pairs, 1):
             product = f"z{i} * z{j}" if j >= 0 else f"0.5e0 * z{i}"
-            sums += [f"SUM(w * {product}) AS g{k}", f"SUM(v * {product}) AS h{k}"]
+            sums += [f"SUM({weight}{product}) AS g{k}", f"SUM(v * {product}) AS h{k}"]
             sums += [f"SUM(r * z{i}) AS r{k}"] if j < 0 else []
         names, trends = list(encoder.cuts), [f"m.r{k}" if j < 0 else "NULL" for k, (_, j) in enumerate(pairs, 1)]
         listed = [("", ""), *((names[i], "" if j < 0 else names[j]) for i, j in pairs)]
-        row = {name: f"CASE WHEN k.k = 0 THEN m.{name} END" for name in NUMBERS}
+        row = {name: f"CASE WHEN k.k = 0 THEN m.{self._same(name)} END" for name in NUMBERS}
         row |= {"part": "CASE WHEN k.k = 0 THEN 'level' ELSE 'product' END", "name": "k.name", "category": "k.category"}
         row |= {
             "level": "m.level",
-            "weight": _by_k(["m.weight", *(f"m.g{k}" for k in range(1, len(listed)))]),
+            "weight": _by_k([f"m.{self._same('weight')}", *(f"m.g{k}" for k in range(1, len(listed)))]),
             "variance": _by_k(["m.variance", *(f"m.h{k}" for k in range(1, len(listed)))]),
             "residual": _by_k(["m.residual", *trends]),
         }
@@ -239,20 +244,33 @@ class SqlAudit:
 
     def _cells(self, cells: Sequence[str]) -> str:
         """Return the scalar sums of every level and group, level and bin, and place in the histogram."""
-        sums = [f"{_sum(sql)} AS {name}" for name, sql in SCALARS.items()]
         names = [*self.columns.groups, *self.columns.features, ""]
-        kinds = {"g": "group", "b": "bin", "s": "histogram"}
-        where = [f"WHEN {cell} IS NOT NULL THEN " for cell in cells]
+        groups = len(self.columns.groups)
+        here = [f"i{k} = 0" if k < groups else f"{cell} IS NOT NULL" for k, cell in enumerate(cells)]
+        texts = [f"CASE WHEN {cell} IS NULL THEN '0' ELSE '1' || CAST({cell} AS TEXT) END" for cell in cells[:groups]]
+        texts += [f"CAST({cell} AS TEXT)" for cell in cells[groups:]]
+        kinds = {"g": _text("group"), "b": _text("bin"), "s": _text("histogram")}
         row = {
-            "part": f"CASE {' '.join(w + _text(kinds[c[0]]) for w, c in zip(where, cells, strict=True))} END",
-            "name": f"CASE {' '.join(w + _text(name) for w, name in zip(where, names, strict=True))} END",
-            "category": f"COALESCE({', '.join(f'CAST({cell} AS TEXT)' for cell in cells)}, '')",
+            "part": _when(here, [kinds[cell[0]] for cell in cells]),
+            "name": _when(here, [_text(name) for name in names]),
+            "category": _when(here, texts),
             "level": "c.level",
-        } | {name: f"c.{name}" for name in SCALARS}
+        } | {name: f"c.{self._same(name)}" for name in SCALARS}
         sets = ", ".join(f"({'' if cell == 's' else 'level, '}{cell})" for cell in cells)
-        level = "level" if len(cells) > 1 else "NULL AS level"
-        inner = f"SELECT {level}, {', '.join(cells)}, {', '.join(sums)} FROM cells GROUP BY GROUPING SETS ({sets})"
+        chosen = ["level" if len(cells) > 1 else "NULL AS level", *cells, *self._sums()]
+        chosen += [f"GROUPING({cell}) AS i{k}" for k, cell in enumerate(cells[:groups])]
+        inner = f"SELECT {', '.join(chosen)} FROM cells GROUP BY GROUPING SETS ({sets})"
         return f"SELECT {_row(row)} FROM ({inner} {self._having()}) AS c"
+
+    def _same(self, name: str) -> str:
+        """Return the sum that one is equal to: without weights some are equal, and added up once."""
+        return EVEN.get(name, name) if self.columns.weights is None else name
+
+    def _sums(self) -> list[str]:
+        weightless = {"w * p": "p", "w * y": "y", "r * (y - p)": "r * r"} if self.columns.weights is None else {}
+        return [
+            f"{_sum(weightless.get(sql, sql))} AS {name}" for name, sql in SCALARS.items() if name == self._same(name)
+        ]
 
     def _having(self) -> str:
         return f"HAVING COUNT(*) >= {self.min_cell}" if self.min_cell else ""
@@ -369,6 +387,10 @@ def _row(given: Mapping[str, str]) -> str:
 
 def _by_k(values: Sequence[str]) -> str:
     return f"CASE k.k {' '.join(f'WHEN {k} THEN {value}' for k, value in enumerate(values))} END"
+
+
+def _when(rules: Sequence[str], values: Sequence[str]) -> str:
+    return f"CASE {' '.join(f'WHEN {rule} THEN {value}' for rule, value in zip(rules, values, strict=True))} END"
 
 
 def _listed(named: Sequence[tuple[str, str]]) -> str:

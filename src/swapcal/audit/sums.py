@@ -344,6 +344,10 @@ class RowSample:
 
     def _keep(self, new: KeptRows) -> None:
         rows = new if self.rows is None else _stacked(self.rows, new)
+        if len(rows.hashes) > 3 * self.capacity:  # the smallest alone are sorted, if enough of them are distinct
+            small = np.flatnonzero(rows.hashes <= np.partition(rows.hashes, 2 * self.capacity)[2 * self.capacity])
+            if len(np.unique(rows.hashes[small])) > self.capacity:
+                rows = rows.take(small)
         _, first, place = np.unique(rows.hashes, return_index=True, return_inverse=True)
         copies: Array = np.bincount(place, weights=rows.copies, minlength=len(first)).astype(np.float64)
         if len(first) > self.capacity:
