@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from multiprocessing.process import BaseProcess
@@ -264,3 +265,27 @@ def test_a_service_that_is_away_is_waited_for_and_sigterm_ends_the_bridge(cluste
     service.start()
     check(cluster, service, stem, rows)
     assert bridge.end(signal.SIGTERM) == 0
+
+
+def test_the_commands_of_the_page_work(service: Forked, tmp_path: Path) -> None:
+    if shutil.which("kcat") is None or shutil.which("curl") is None:
+        pytest.skip("kcat or curl is not installed")
+    page = (Path(__file__).resolve().parents[2] / "docs" / "kafka.md").read_text(encoding="utf-8")
+    block = page.split("```console\n")[1].split("```")[0].splitlines()
+    commands = [line[2:] for line in block if line.startswith("$ ")][2:]
+    assert [command.split()[0] for command in commands] == ["curl", "echo", "echo", "swapcal", "kcat"]
+    swapcal = f"{sys.executable} -m swapcal"
+    with mock(tmp_path) as cluster:
+        replaced = {
+            "localhost:8000": service.url,
+            "localhost:9092": cluster.address,
+            "swapcal bridge": f"{swapcal} bridge",
+        }
+        for command in commands:
+            for old, new in replaced.items():
+                command = command.replace(old, new)
+            if " bridge " in command:
+                command += f" --url {service.url}"
+            found = subprocess.run(command, shell=True, capture_output=True, text=True, check=False, timeout=120)
+            assert found.returncode == 0, (command, found.stderr)
+    assert json.loads(found.stdout) == json.loads(block[-1])
