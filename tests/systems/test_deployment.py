@@ -187,11 +187,13 @@ def test_the_steps_of_the_image_work_in_a_fresh_root(image: Image) -> None:
         port = str(found.getsockname()[1])
     health = [part.replace("8000", port) for part in image.commands["health"]]
     command = [*image.commands["entrypoint"], *image.commands["cmd"], "--port", port]
-    service = subprocess.Popen(image.inside(*command), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    log = image.root.parent / "log"
+    with open(log, "wb") as output:
+        service = subprocess.Popen(image.inside(*command), stdout=output, stderr=output)
     try:
         deadline = time.monotonic() + 120.0
         while subprocess.run(image.inside(*health), capture_output=True, check=False).returncode:
-            assert service.poll() is None, service.communicate()
+            assert service.poll() is None, log.read_text()
             assert time.monotonic() < deadline, "the health check did not succeed in time"
             time.sleep(0.5)
         store = ["--store", "/data/forecasts.db"]
