@@ -24,6 +24,7 @@ NEEDS = {
     "docs/oracles.md": ("river", "sklearn"),
     "docs/howto/save.md": ("sklearn",),
     "docs/streams.md": ("pandas",),
+    "docs/oncall.md": ("apsw", "httptools", "msgspec", "prometheus_client", "starlette"),
 }
 
 FOR_SPHINX = ["docs/_ext", "docs/conf.py"]

