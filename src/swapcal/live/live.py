@@ -93,7 +93,12 @@ class Live:
     matures : length of time after which the label of every forecast is known whatever it is, where no time of its own
         is given: in the unit of the times, or "24h", "7d", a timedelta. Labels are learned then, not before.
     silence : 0 or 1, what a mature forecast is learned as for which no label has come, where only one outcome is ever
-        reported; counted in `status().silent`. By default such a forecast goes on waiting.
+        reported; counted in `status().silent`. By default such a forecast goes on waiting. A forecast without a
+        maturity waits in any case; `status().sentences()` names those.
+    burst : a number of labels. Labels with a time are then learned once the clock has passed it, and where so many of
+        one moment are learned together, in an order hashed from seed and ids instead of that of their forecasts. It
+        helps where forecasts of one kind come last before each such moment, and harms where the newest tell most:
+        docs/streams.md. By default labels of one moment are learned in the order of their forecasts.
     prior : a base rate, or the name of a score: what is forecast before anything is known, and believed of outcomes
         that take longer than any seen. By default the score, if there is one, else one half.
     unseen : what to make of the share π of outcomes that take longer than any seen so far (`status().unseen`), of which
@@ -164,6 +169,7 @@ class Live:
         learner: str = "ridge",
         matures: Any = None,
         silence: int | None = None,
+        burst: int | None = None,
         prior: "float | str | None" = None,
         unseen: "float | str" = AUTO,
         max_open: int = REMEMBERED,
@@ -202,8 +208,8 @@ class Live:
         }
         own = {**self._engine, "seed": seed}
         self._learner = SparseLearner(contexts, wrapped, own, hashed) if hashed else Learner(contexts, wrapped, own)
-        limits, maturity = read_limits(max_open, expires, lifetime), read_maturity(matures, silence, span)
-        self._open_forecasts = OpenForecasts(limits, read_patience(order, patience), maturity, span)
+        limits, maturity = read_limits(max_open, expires, lifetime), read_maturity(matures, silence, burst, span)
+        self._open_forecasts = OpenForecasts(limits, read_patience(order, patience, burst), maturity, span, seed)
         self._belief: dict[str, Any] = {"unseen": unseen, "prior": prior}
         self._learner.unseen = read_unseen(unseen, prior, contexts.settings["scores"], span)
         self._scheduler = Scheduler(self._learner, self._open_forecasts)
@@ -884,7 +890,7 @@ class Live:
         own = State(state.arrays, manifest["ledger"])
         maturity = Maturity(**manifest.get("maturity", {}))
         limits = live._open_forecasts.limits
-        live._open_forecasts = OpenForecasts.from_state(own, limits, manifest["patience"], maturity, span)
+        live._open_forecasts = OpenForecasts.from_state(own, limits, manifest["patience"], maturity, span, seed)
         live._scheduler = Scheduler(live._learner, live._open_forecasts)
         live._scheduler.restore(part(state, "open"))
         if manifest.get("watched"):

@@ -316,7 +316,8 @@ class Scheduler(Writable):
         """Cut rows where labels begin or cease to be learned right after their forecasts, and nothing else is due."""
         y, event_times, open_forecasts = batch.y, batch.event_times, self.open_forecasts
         simple = event_times.due is None and event_times.matures is None and open_forecasts.patience is None
-        if not simple or (event_times.time is not None and open_forecasts.expects()):
+        waits = open_forecasts.expects() or open_forecasts.maturity.burst is not None
+        if not simple or (event_times.time is not None and waits):
             yield 0, len(y), False
             return
         for a, b in equal_stretches(np.isnan(y)):
@@ -440,13 +441,13 @@ class Scheduler(Writable):
         labels = self.open_forecasts.labels
         for due in self.open_forecasts.fall_due(before):
             self._learn(due)
-            if self.open_forecasts.labels - labels >= most:
+            if self.open_forecasts.labels - labels >= most and not self.open_forecasts.moment:
                 break
         self.flush()
         return self.open_forecasts.labels - labels
 
     def _learn_due(self, before: float) -> None:
-        if self.open_forecasts.patience is None:
+        if self.open_forecasts.patience is None and self.open_forecasts.maturity.burst is None:
             while (slot := self.open_forecasts.next_due(before)) != FREE:
                 self._learn(slot)
             return

@@ -43,7 +43,11 @@ from swapcal.live.validation import LEAST_WEIGHT, MOST_WEIGHT
 COUNT = whole(0, MOST_COUNT)
 ENGINE = {"ridge": between(LEAST_RIDGE, MOST_RIDGE), "kappa": real(0, above=True), "window": optional(real(1))}
 LIMITS = {"max_open": whole(1), "expires": optional(whole(1)), "lifetime": optional(real(0, above=True))}
-MATURITY = {"matures": optional(real(0)), "silence": optional(between(0, 1))}
+MATURITY = {
+    "matures": optional(real(0)),
+    "silence": optional(between(0, 1)),
+    "burst": addition(optional(whole(1))),
+}
 LEDGER = {
     "forecasts": COUNT,
     "labels": COUNT,
