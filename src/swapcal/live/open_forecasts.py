@@ -578,7 +578,7 @@ class OpenForecasts:
                 yield from self._released()
 
     def _together(self, when: float, burst: int) -> Iterator[int]:
-        """Yield what is learned of one moment: in order of issue, or hashed from ids if there are as many as a burst."""
+        """Yield what is learned of one moment: in order of issue, or hashed from ids if it is a burst."""
         found: dict[int, None] = {}
         while self._ahead and self._ahead[0][0] == when:
             found[self._handed_on(heapq.heappop(self._ahead))] = None
@@ -713,7 +713,12 @@ class OpenForecasts:
             weighted=self.weighted,
             low=self.span.low,
             high=self.span.high,
+            windowless=0 if self.maturity.silence is None else self._windowless(),
         )
+
+    def _windowless(self) -> int:
+        """Count the open forecasts whose maturity is not known."""
+        return sum(self.matures[slot] != self.matures[slot] for slot in self.opened.values())
 
     def in_order(self) -> list[int]:
         """Return the open forecasts' slots in order of issue."""

@@ -83,6 +83,7 @@ RULES = {
     "experts": parted({"scores": COUNT}),
     "forecaster": optional(EITHER),
     "watched": addition(TRUTH),
+    "compared": addition(TRUTH),
     "hashed": addition(HASHED),
 }
 
@@ -106,6 +107,8 @@ def fields(settings: Settings, shapes: Shapes) -> dict[str, Field]:
             "delays.longest": counts("delays"),
             "pairs.halves": floats("pairs", 3, finite=False),
         }
+    if settings.get("compared"):
+        parts["score_sums"] = floats(scores, 4)
     if settings.get("watched"):
         parts |= {"monitor.state": octets("monitor"), "monitor.rows": octets("watched")}
     judged = len(encoded["settings"]["reserved"])

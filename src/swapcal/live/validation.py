@@ -117,8 +117,7 @@ NO_LIMITS = OpenLimits()
 
 
 class Maturity(NamedTuple):
-    """When labels mature for which no time is given, what a forecast without one is learned as then, and in what order.
-    """
+    """When labels mature without a time of their own, what stands for one that is not there, and in what order."""
 
     matures: float | None = None
     """length of time from a forecast to the maturity of its label; None if only single forecasts have one"""
