@@ -9,7 +9,9 @@ import pytest
 
 from swapcal.archive import ArchiveError
 from swapcal.live import ConflictingLabelError, Live, UnknownIdError
+from swapcal.live.status import ENOUGH, Status, score_beside
 from swapcal.tables.clock import as_times
+from tests.chance import seeded
 
 
 @pytest.fixture(scope="module")
@@ -307,7 +309,134 @@ def test_before_any_label_the_mean_forecast_is_the_users_score() -> None:
 def test_nothing_is_certain_before_the_first_label():
     live = Live(scores=["model"])
     preview = live.preview([{"model": 0.31}])
-    assert (preview.p[0], preview.low[0], preview.mean[0], preview.high[0]) == (0.5, 0.5, 0.5, 0.5)
+    assert (preview.low[0], preview.high[0]) == (0.25, 0.3125)
+    assert live.engine() is None
     forecast = live.forecast({"model": 0.31}, id=1)
+    assert preview.mean[0] == forecast.mean
     assert 0.25 <= forecast.p <= 0.3125
     assert forecast.mean == pytest.approx(0.31)
+
+
+@pytest.mark.parametrize(
+    ("settings", "record"),
+    [({"prior": 0.02}, {"x": 1.0}), ({"scores": ["s"], "prior": "s"}, {"s": 0.9}), ({"scores": ["s"]}, {"s": 0.2})],
+)
+def test_a_preview_before_the_first_record_is_its_forecast(settings: dict[str, Any], record: dict[str, Any]) -> None:
+    live = Live(**settings)
+    before = live.preview(record)
+    assert live.status().forecasts == 0
+    assert before.mean == live.forecast(record, id=1).mean != 0.5
+
+
+def test_rows_without_a_name_count_from_one() -> None:
+    live = Live()
+    live.run([{"v": 1.0}, {"v": 2.0}], [math.nan, math.nan])
+    assert live.is_open("row 1")
+    assert live.is_open("row 2")
+
+
+# --------------------------------------------------------------------------------------------- scores beside forecasts
+
+
+def compared(n: int, rate: float = 0.4, seed: int = 1) -> tuple[list[dict[str, Any]], Any, Any]:
+    """Return records with two scores, one of them at times missing, their labels, and the scores as they are heard."""
+    rng = np.random.default_rng(seed)
+    y, good, bad = (rng.random(n) < rate).astype(float), rng.random(n), rng.random(n)
+    good = np.clip(0.6 * y + 0.4 * good, 0.0, 1.0)
+    missing = rng.random(n) < 0.1
+    columns = zip(good.tolist(), bad.tolist(), missing.tolist(), strict=True)
+    records = [{"good": g, "bad": None if absent else b, "x": g - b} for g, b, absent in columns]
+    return records, y, np.clip(np.column_stack([good, np.where(missing, 0.5, bad)]), 1e-4, 1 - 1e-4)
+
+
+@pytest.mark.parametrize("late", [0, 7])
+def test_each_score_stands_beside_the_forecast_one_by_one_and_in_runs(late: int, tmp_path: Any) -> None:
+    records, y, heard = compared(200)
+    live, single = Live(scores=["good", "bad"]), Live(scores=["good", "bad"])
+    time = np.arange(200.0)
+    due = {"time": time, "label_time": time + late} if late else {}
+    mean = np.asarray(live.run(records, y, ids=range(200), **due).mean)
+    for k in range(200):
+        if late and k > late:
+            single.label(k - late - 1, y[k - late - 1], time=k - 1.0)
+        single.forecast(records[k], id=k, **({"time": float(k)} if late else {}))
+        if not late:
+            single.label(k, y[k])
+    assert live.status().scores == single.status().scores
+    n = live.status().labels
+    ours, theirs = (mean[:n] - y[:n]) ** 2, (heard[:n] - y[:n, None]) ** 2
+    for k, found in enumerate(live.status().scores):
+        change = ours - theirs[:, k]
+        reach = 1.96 * change.std() / math.sqrt(n)
+        expected = [theirs[:, k].mean(), change.mean(), change.mean() - reach, change.mean() + reach]
+        assert found[2:6] == pytest.approx(expected, rel=1e-6)
+    assert [score.name for score in live.status().scores] == ["good", "bad"]
+    assert "better than bad" in live.status().scores[1].sentence
+    live.save(tmp_path / "state")
+    assert Live.load(tmp_path / "state").status().scores == live.status().scores
+
+
+def test_scores_are_judged_when_there_are_enough_of_either_kind() -> None:
+    records, y, _ = compared(400, 0.03)
+    live = Live(scores=["good", "bad"])
+    assert live.status().scores[0].sentence == "good: no outcome yet."
+    live.run(records, 0.0 * y)
+    assert all("too early to tell" in score.sentence for score in live.status().scores)
+    live.run(records[:ENOUGH], np.ones(ENOUGH))
+    assert all(score.low is not None for score in live.status().scores)
+
+
+def test_models_and_ranges_stand_beside_the_forecast_too() -> None:
+    records, y, _ = compared(120)
+    wide = [{**each, "good": 10 * each["good"], "bad": None} for each in records]
+    small, large = Live(scores=["good"]), Live(scores=["good"], low=0.0, high=10.0)
+    small.run(records, y)
+    large.run(wide, 10 * y)
+    assert large.status().scores[0].brier == pytest.approx(100 * small.status().scores[0].brier, rel=1e-6)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("design", ["as good", "better", "rare", "drifting"])
+def test_the_interval_of_a_score_covers_in_95_percent_of_streams(design: str) -> None:
+    runs, n = 500, 3000 if design == "rare" else 150
+    rng, drift = np.random.default_rng(seeded(31)), np.linspace(-2.0, 2.0, n)
+    odds = rng.normal(size=(runs, n)) + {"rare": -5.0, "drifting": drift}.get(design, 0.0)
+    ours = odds + (0.2 if design == "better" else 0.5) * rng.normal(size=odds.shape)
+    theirs = (
+        odds - drift
+        if design == "drifting"
+        else odds + (1.0 if design == "better" else 0.5) * rng.normal(size=odds.shape)
+    )
+    p, mean, score = (1 / (1 + np.exp(-m)) for m in (odds, ours, theirs))
+    y = rng.random(p.shape) < p
+    change = (mean - y) ** 2 - (score - y) ** 2
+    truth = (mean**2 - score**2 - 2 * (mean - score) * p).mean(axis=1)
+    sums = np.stack([np.full(runs, n), change.sum(axis=1), change.sum(axis=1), (change**2).sum(axis=1)], axis=1)
+    enough = np.minimum(y.sum(axis=1), n - y.sum(axis=1)) >= ENOUGH
+    found = [score_beside("s", each, early=False) for each in sums[enough].tolist()]
+    inside = [each.low <= expected <= each.high for each, expected in zip(found, truth[enough], strict=True)]
+    assert len(inside) > 300
+    assert abs(np.mean(inside) - 0.95) < 4.5 * math.sqrt(0.05 * 0.95 / len(inside)) + 0.02
+    better = np.mean([each.high < 0 for each in found])
+    assert better > 0.4 if design in ("better", "drifting") else better < 0.025 + 4.5 * math.sqrt(0.025 / len(inside))
+
+
+# ---------------------------------------------------------------------------------------- what status tells, and when
+
+
+def test_three_outcomes_do_not_tell_how_many_are_unseen() -> None:
+    few, fixed = (
+        Status(10, 3, 7, 0.3, 2.0, math.nan, 9.0, ones=1.0, unseen=0.4),
+        Status(60, 50, 10, 0.8, 10.0, math.nan, 10.0, ones=20.0, unseen=1 / 51),
+    )
+    assert few.sentences() == fixed.sentences() == []
+    assert "40.0% of the outcomes" in few._replace(forecasts=100, labels=30, ones=10.0).sentences()[0]
+
+
+def test_silence_without_a_maturity_is_told() -> None:
+    live = Live(silence=0)
+    live.forecast({"v": 1.0}, id=1)
+    live.forecast({"v": 1.0}, id=2, time=3.0, matures=4.0)
+    assert live.status().windowless == 1
+    assert "1 open forecasts have no maturity" in live.status().sentences()[0]
+    assert Live(silence=0, matures=5.0).status().windowless == 0

@@ -178,6 +178,10 @@ def test_why_a_forecast_changed_since_yesterday_adds_up() -> None:
     assert math.fsum(term.amount for term in changes) == pytest.approx(now.mean - before.mean, abs=1e-12)
     assert changes[0].amount != 0.0
     assert now.since(now) == ()
+    told = now.change(before).splitlines()
+    assert told[0] == f"forecast {before.mean:.4f} before, {now.mean:.4f} now: {now.mean - before.mean:+.4f}"
+    by_kind = [float(part.split()[-1]) for part in told[-2].removeprefix("by kind: ").split(", ")]
+    assert sum(by_kind) == pytest.approx(now.mean - before.mean, abs=5e-4)
     assert type(before).from_dict(json.loads(json.dumps(before.to_dict()))) == before
     moved = live.preview(same | {"shop": "b"}).explain().since(now)
     assert {"shop = a", "shop = b"} <= {term.name for term in moved}

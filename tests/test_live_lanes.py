@@ -103,6 +103,8 @@ def stream_of(seed: int) -> Stream:
     settings = settings_of(rng) | (silence_of(rng) if time is not None else {})
     settings |= belief_of(rng, settings)
     weight = weights_of(np.random.default_rng([seed, 1]), n)
+    if "order" not in settings and seed % 2:
+        settings["burst"] = int(np.random.default_rng([seed, 2]).integers(1, 5))
     stream = Stream(settings, monitored, modelled, seed % 3 == 0, records, ids, time, matures, due, y, weight)
     stream.events = [*events_of(rng, stream)]
     if weight is not None:

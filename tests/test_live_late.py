@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from swapcal import Forecaster
+from swapcal._validate import event_key
 from swapcal.kernels.state import FLOOR
 from swapcal.live import ConflictingLabelError, ExpiredIdError, Live
 from tests.checks import snapshot
@@ -394,3 +395,59 @@ def test_a_constant_score_does_not_hold_the_forecast_as_soon_as_labels_are_known
     alone, held = (late_mean(records, y, score, 1500) - p for score in (None, np.full(4500, constant)))
     rows = slice(1700, 3000)  # labels are known, but only of rows that were forecast before any was
     assert np.mean(held[rows] ** 2) < 1.5 * np.mean(alone[rows] ** 2)
+
+
+# ------------------------------------------------------------------------------------------------------------- bursts
+
+
+def in_hashed_order(ids: Any, seed: int = 0) -> list[Any]:
+    """Return ids in the order in which those of a burst are learned."""
+    return sorted(ids, key=lambda id: event_key(f"burst {seed} {id}"))
+
+
+@pytest.mark.parametrize(("burst", "shuffled"), [(30, True), (31, False)])
+def test_labels_of_one_moment_are_learned_in_hashed_order_from_so_many_on(burst: int, shuffled: bool) -> None:
+    live, apart = Live(burst=burst, seed=4), Live(seed=4)
+    days = np.repeat(np.arange(4.0), 30)
+    order = [*range(120)]
+    if shuffled:
+        order = [id for day in range(4) for id in in_hashed_order(range(30 * day, 30 * day + 30), 4)]
+    place = np.empty(120)
+    place[order] = np.arange(120.0) / 1000.0
+    together = live.run(RECORDS[:120], Y[:120], ids=range(120), time=days, label_time=days)
+    expected = apart.run(RECORDS[:120], Y[:120], ids=range(120), time=days, label_time=days + place)
+    np.testing.assert_array_equal(columns(together), columns(expected))
+    assert live.settings["burst"] == burst
+
+
+def test_a_burst_is_learned_whole_and_survives_a_restart(tmp_path: Path) -> None:
+    live = Live(burst=3)
+    learned: list[Any] = []
+    live.forecast_many(RECORDS[:6], range(6), time=0.0)
+    assert live.label_many([4, 1, 5], Y[[4, 1, 5]], time=[1.0, 1.0, 1.0]) == ["held", "held", "held"]
+    assert live.label(4, Y[4], time=1.0) is False
+    with pytest.raises(ConflictingLabelError):
+        live.label(4, 1 - Y[4], time=1.0)
+    live.save(tmp_path / "state")
+    live = Live.load(tmp_path / "state")
+    live.watch(lambda each: learned.extend(each.ids))
+    assert live.label(0, Y[0], time=2.0) is True
+    assert learned == in_hashed_order([4, 1, 5])
+    assert live.status().held == 1
+    assert live.settle(2.0) == 0
+    assert live.settle(3.0, most=1) == 1
+    live.label(2, Y[2])  # without a time there is no burst
+    assert learned[3:] == [0, 2]
+
+
+def test_settling_a_few_takes_the_whole_burst() -> None:
+    live = Live(burst=5)
+    live.run(RECORDS[:9], Y[:9], time=np.zeros(9), label_time=np.ones(9))
+    assert live.settle(2.0, most=2) == 9
+
+
+def test_a_burst_is_no_matter_of_order_of_issue() -> None:
+    with pytest.raises(ValueError, match='burst: given 5 with order "issue"'):
+        Live(order="issue", patience=3, burst=5)
+    with pytest.raises(ValueError, match="burst: given 0"):
+        Live(burst=0)

@@ -310,7 +310,7 @@ def test_a_level_around_a_value_has_it_for_its_mean() -> None:
 def test_the_certificate_of_what_was_issued_is_about_the_levels_around_the_belief_too() -> None:
     y = outcomes(400, 0.3)
     live, trace = late(400, np.where(y > 0.5, 3.0, 120.0), y, unseen="anything", prior=0.9)
-    known = np.flatnonzero([not live.is_open(f"row {k}") for k in range(400)])
+    known = np.flatnonzero([not live.is_open(f"row {k}") for k in range(1, 401)])
     p, x = np.asarray(trace.forecast.p)[known], trace.x[known]
     low, high = trace.forecast._tickets[known][:, [T_LOW, T_HIGH]].T
     assert ((p < low) | (p > high)).mean() > 0.1

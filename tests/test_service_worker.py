@@ -45,8 +45,8 @@ def stream(n: int, seed: int = 0) -> list[Any]:
 
 
 def test_every_setting_of_live_can_be_set() -> None:
-    # the service forecasts probabilities of events with the default learner
-    elsewhere = {"self", "models", "monitor", "low", "high", "learner"}
+    # the service forecasts probabilities of events with the default learner, and learns outcomes as they are accepted
+    elsewhere = {"self", "models", "monitor", "low", "high", "learner", "burst"}
     known = {name for name in inspect.signature(Live.__init__).parameters if name not in elsewhere}
     assert set(LIVE) == known
     defaults = {name: parameter.default for name, parameter in inspect.signature(Live.__init__).parameters.items()}

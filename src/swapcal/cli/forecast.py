@@ -266,6 +266,8 @@ def _scores(tally: RunningScores) -> Table:
 def say_labels(run: Run, status: Status) -> None:
     """Print the number of outcomes, and what is unusual about them."""
     run.say(labels_in_words(status))
+    for score in status.scores if status.labels else ():
+        run.say(score.sentence)
     for sentence in status.sentences():
         run.say(in_options(sentence), "yellow")
 

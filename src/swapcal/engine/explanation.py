@@ -149,24 +149,45 @@ class Explanation:
         base = self.start or (BASE[0] if self.span == UNIT else "mean outcome")
         return f"= {base} {self._figure(self.base)}"
 
-    def _shown(self) -> list[Contribution]:
-        """Return the largest terms, and the others added up."""
-        if len(self.terms) <= SHOWN:
-            return [*self.terms]
-        rest = self.terms[SHOWN - 1 :]
-        return [
-            *self.terms[: SHOWN - 1],
-            Contribution(f"{len(rest)} others", "others", sum(term.amount for term in rest)),
-        ]
+    def change(self, before: Self) -> str:
+        """Return in words why the mean has changed since an earlier explanation; see `since`.
 
-    def __str__(self) -> str:
-        shown = self._shown()
+        Below the terms stands what they come to by kind: groups, features, scores, experts, the constant.
+
+        Examples
+        --------
+        >>> yesterday = Explanation(0.25, 0.29, 0.2, (Contribution("shop = b", "group", 0.09),), 0.3, ())
+        >>> today = Explanation(0.25, 0.32, 0.21, (Contribution("shop = b", "group", 0.11),), 0.3, ())
+        >>> print(today.change(yesterday))
+        forecast 0.2900 before, 0.3200 now: +0.0300
+          +0.0200 ████████████████████  shop = b
+          +0.0100 ██████████            base rate
+        by kind: constant +0.0100, group +0.0200
+        the blend of the experts: 0.3000 before, 0.3000 now
+        """
+        terms, kinds = self.since(before), defaultdict[str, float](float)
+        for term in terms:
+            kinds[term.kind] += term.amount
+        means = f"forecast {self._figure(before.mean)} before, {self._figure(self.mean)} now"
+        lines = [f"{means}: {self._figure(self.mean - before.mean, sign='+')}", *self._bars(terms)]
+        if kinds:
+            sums = (f"{kind} {self._figure(amount, sign='+')}" for kind, amount in sorted(kinds.items()))
+            lines.append(f"by kind: {', '.join(sums)}")
+        blends = f"{self._figure(before.blend)} before, {self._figure(self.blend)} now"
+        return "\n".join([*lines, f"the blend of the experts: {blends}"])
+
+    def _bars(self, terms: tuple[Contribution, ...]) -> list[str]:
+        """Return a line for each of the largest terms, with a bar."""
+        shown, lines = _largest(terms), []
         largest = max((abs(term.amount) for term in shown), default=1.0) or 1.0
-        issued = "" if self.p == self.mean else f" (issued as {self._figure(self.p)})"
-        lines = [f"forecast {self._figure(self.mean)}{issued} {self._sum()}"]
         for term in shown:
             bar = ("█" if term.amount > 0 else "▒") * round(BAR * abs(term.amount) / largest)
             lines.append(f"  {self._figure(term.amount, sign='+')} {bar:{BAR}}  {term.name}")
+        return lines
+
+    def __str__(self) -> str:
+        issued = "" if self.p == self.mean else f" (issued as {self._figure(self.p)})"
+        lines = [f"forecast {self._figure(self.mean)}{issued} {self._sum()}", *self._bars(self.terms)]
         said = [f"{m.name} {m.share:.0%} ({self._figure(m.said, 3)})" for m in self.members if m.share >= 0.005]
         if said:
             blend, pool = self._figure(self.blend), self._figure(self.pool)
@@ -181,7 +202,7 @@ class Explanation:
         """Return the chart as an SVG drawing: bars to the right raise the forecast, bars to the left lower it."""
         from swapcal.report.html import tag
 
-        shown = self._shown()
+        shown = _largest(self.terms)
         largest = max((abs(term.amount) for term in shown), default=1.0) or 1.0
         middle = (LEFT + WIDE) / 2
         scale = (WIDE - middle - 60) / largest
@@ -207,6 +228,14 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         return self.svg()
+
+
+def _largest(terms: tuple[Contribution, ...]) -> tuple[Contribution, ...]:
+    """Return the largest terms, and the others added up."""
+    if len(terms) <= SHOWN:
+        return terms
+    rest = terms[SHOWN - 1 :]
+    return (*terms[: SHOWN - 1], Contribution(f"{len(rest)} others", "others", sum(term.amount for term in rest)))
 
 
 def _bar(term: Contribution, amount: str, row: int, middle: float, scale: float) -> str:

@@ -20,6 +20,7 @@ from swapcal.kernels.newton import (
     repeated,
     steps_of,
 )
+from swapcal.kernels.state import T_MEAN
 
 # A recalibration curve with a short memory: the recent mean error as a function of the forecast alone.
 #
@@ -766,6 +767,22 @@ def run_experts(
             learn_bank(bank, work, labels[k], weight)
             learn_blend(bank, memory[row], labels[k], weight, work)
             looked_at = -1
+
+
+@jit
+def add_beside(sums: Array, memory: Array, tickets: Array, y: Array) -> None:
+    """Add, for each user's score, 1, its squared error, the mean forecast's less its own, and the square of that.
+
+    sums (S, 4); memory (n, ...) and tickets (n, TICKET) of the rows whose labels y (n,) are learned, in order.
+    """
+    for k in range(y.shape[0]):
+        ours = (tickets[k, T_MEAN] - y[k]) ** 2
+        for s in range(sums.shape[0]):
+            theirs = (sigmoid(memory[k, 1 + EXPERTS + s]) - y[k]) ** 2
+            sums[s, 0] += 1.0
+            sums[s, 1] += theirs
+            sums[s, 2] += ours - theirs
+            sums[s, 3] += (ours - theirs) ** 2
 
 
 @jit

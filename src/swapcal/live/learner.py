@@ -22,7 +22,7 @@ from swapcal.kernels.draw import counted
 from swapcal.kernels.encode import ENTRIES
 from swapcal.kernels.experts import View, put_scores
 from swapcal.kernels.jit import DirectCall
-from swapcal.kernels.state import ROUNDING, T_HIGH, T_LOW, T_MEAN, T_P, T_SLOT_LOW, TICKET
+from swapcal.kernels.state import ROUNDING, T_MEAN, T_P, T_SLOT_LOW, TICKET
 from swapcal.live.experts import ONCE, ExpertModel, Experts, Row, Rows, expert_names
 from swapcal.live.unseen import FAIR, Unseen, coin, neighbouring_level
 
@@ -30,9 +30,6 @@ Allowances = Mapping[int, tuple[float, float]]
 """of some rows, the share of outcomes not seen and the factor of their odds"""
 NO_ALLOWANCES: Allowances = MappingProxyType({})
 BANK = len(expert_names())
-# The ticket before anything is known: one half, surely.
-NO_KNOWLEDGE = np.zeros(TICKET)
-NO_KNOWLEDGE[[T_P, T_MEAN, T_LOW, T_HIGH]] = 0.5
 FIRST = np.zeros(1, np.int64)
 NEAREST_SCORE = 1e-4  # to 0 and 1: where the experts clip a score's log-odds
 put_scores_of_one = DirectCall(put_scores)
@@ -211,13 +208,15 @@ class Learner:
 
     def preview(self, rows: Rows, share: float, factor: float, *, single: bool = False) -> Forecast:
         """Return forecasts that are not learned from, which allow for a share of outcomes not seen."""
-        if self.forecaster is None:
-            rows.ticket[:] = NO_KNOWLEDGE
-        else:
+        engine = self.forecaster
+        try:
             self.step(rows, np.arange(len(rows)), np.full(len(rows), np.nan))
-        for row in range(len(rows) if share > 0.0 else 0):
-            self.allow(rows, row, share, factor)
-        return self.forecast(rows.ticket, rows.x, single=single)
+            for row in range(len(rows) if share > 0.0 else 0):
+                self.allow(rows, row, share, factor)
+            return self.forecast(rows.ticket, rows.x, single=single)
+        finally:
+            if engine is None:  # before the first record there is none, and a preview must not leave one
+                self.forecaster = None
 
     def forecast(self, tickets: Array, x: Array | None = None, *, single: bool = False) -> Forecast:
         """Return tickets as the engine's forecasts; one that stands alone is open."""

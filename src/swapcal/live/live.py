@@ -4,7 +4,7 @@ import copy
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Self
 
 import narwhals as nw
@@ -38,7 +38,7 @@ from swapcal.live.open_forecasts import (
 )
 from swapcal.live.scheduler import CORRECTED, HELD, LEARNED, EventBatch, Learned, Scheduler, Trace
 from swapcal.live.state import FILE
-from swapcal.live.status import Status
+from swapcal.live.status import ENOUGH, ScoreBeside, Status, score_beside, too_early
 from swapcal.live.times import NO_TIMES, EventTimes, read_arrivals, read_event_times, read_mixed
 from swapcal.live.unseen import AUTO, FAIR, read_unseen
 from swapcal.live.validation import (
@@ -103,7 +103,12 @@ class Live:
     matures : length of time after which the label of every forecast is known whatever it is, where no time of its own
         is given: in the unit of the times, or "24h", "7d", a timedelta. Labels are learned then, not before.
     silence : 0 or 1, what a mature forecast is learned as for which no label has come, where only one outcome is ever
-        reported; counted in `status().silent`. By default such a forecast goes on waiting.
+        reported; counted in `status().silent`. By default such a forecast goes on waiting. A forecast without a
+        maturity waits in any case; `status().sentences()` names those.
+    burst : a number of labels. Labels with a time are then learned once the clock has passed it, and where so many of
+        one moment are learned together, in an order hashed from seed and ids instead of that of their forecasts. It
+        helps where forecasts of one kind come last before each such moment, and harms where the newest tell most:
+        docs/streams.md. By default labels of one moment are learned in the order of their forecasts.
     prior : a base rate, or the name of a score: what is forecast before anything is known, and believed of outcomes
         that take longer than any seen. By default the score, if there is one, else one half.
     unseen : what to make of the share π of outcomes that take longer than any seen so far (`status().unseen`), of which
@@ -176,6 +181,7 @@ class Live:
         learner: str = "ridge",
         matures: Any = None,
         silence: int | None = None,
+        burst: int | None = None,
         prior: "float | str | None" = None,
         unseen: "float | str" = AUTO,
         max_open: int = REMEMBERED,
@@ -214,8 +220,8 @@ class Live:
         }
         own = {**self._engine, "seed": seed}
         self._learner = SparseLearner(contexts, wrapped, own, hashed) if hashed else Learner(contexts, wrapped, own)
-        limits, maturity = read_limits(max_open, expires, lifetime), read_maturity(matures, silence, span)
-        self._open_forecasts = OpenForecasts(limits, read_patience(order, patience), maturity, span)
+        limits, maturity = read_limits(max_open, expires, lifetime), read_maturity(matures, silence, burst, span)
+        self._open_forecasts = OpenForecasts(limits, read_patience(order, patience, burst), maturity, span, seed)
         self._belief: dict[str, Any] = {"unseen": unseen, "prior": prior}
         self._learner.unseen = read_unseen(unseen, prior, contexts.settings["scores"], span)
         self._scheduler = Scheduler(self._learner, self._open_forecasts)
@@ -289,7 +295,16 @@ class Live:
         """
         gaps, issued = self.contexts.gaps, self._learner.issued_errors()
         status = self._open_forecasts.status()
-        return status._replace(missing=gaps.missing(), warnings=(*gaps.sentences(),), issued=issued)
+        scores = (*self._beside(),)
+        return status._replace(missing=gaps.missing(), warnings=(*gaps.sentences(),), issued=issued, scores=scores)
+
+    def _beside(self) -> Iterator[ScoreBeside]:
+        """Yield each given score and model beside the mean forecasts."""
+        events, scale = self._open_forecasts, self._span.width**2
+        names = [*self.contexts.settings["scores"], *self._learner.models]
+        for name, sums in zip(names, self._scheduler.score_sums.tolist(), strict=True):
+            early = too_early(events.labels, events.ones) or sums[0] < 2 * ENOUGH  # an earlier state had no such sums
+            yield score_beside(name, sums, early=early, scale=scale)
 
     @locked
     def is_open(self, id: Id) -> bool:
@@ -507,8 +522,9 @@ class Live:
         if nw.dependencies.is_pandas_like_series(records):
             records = record_of(records)
         single = isinstance(records, Mapping)
-        learner = self._learner
-        rows = learner.rows(self.contexts.encode(records, learn=False), None, self._open_forecasts.forecasts)
+        learner, fresh = self._learner, self._learner.forecaster is None
+        contexts = copy.deepcopy(self.contexts) if fresh else self.contexts  # which knows no columns before a record
+        rows = learner.rows(contexts.encode(records, learn=fresh), None, self._open_forecasts.forecasts)
         if learner.models and learner.forecaster is not None:
             for k, record in enumerate([records] if single else as_mappings(records)):
                 learner.consult(rows, k, record)
@@ -801,9 +817,9 @@ class Live:
         records : a list of mappings, or a data frame of any library; n rows. Without models also what
             `live.contexts.encode` made of them, perhaps in another thread while earlier rows were learned.
         y : (n,) labels in [0, 1]; NaN where there is none (with ids, `label` can deliver those later)
-        ids : names of the rows; they also determine the draws. Without them a row is called "row 17" after the number
-            of forecasts before it, with ' appended while that name is taken, and its values and that number determine
-            the draws.
+        ids : names of the rows; they also determine the draws. Without them a row is called "row 17" if it is the
+            seventeenth of all forecasts, with ' appended while that name is taken, and its values and the number of
+            forecasts before it determine the draws.
         time : (n,) when each forecast is made, not decreasing
         label_time : (n,) when each label becomes known, not before `time`. A label is learned just before the first
             forecast made strictly later; labels that are not due at the end wait for later calls.
@@ -893,6 +909,7 @@ class Live:
         facts = {role: named(own[role]) for role in ("groups", "scores") if own[role]}
         facts |= {"models": named(self._learner.models)} if self._learner.models else {}
         facts |= {"expired unlabelled": f"{status.expired:,}"} if status.expired else {}
+        facts |= {f"beside {score.name}": score.sentence for score in status.scores}
         if status.labels:
             facts |= {"certificate": self.certificate().sentences()[0]}
         return display("Live", counts, {**facts, "coordinates": f"{self.contexts.dim:,}"})
@@ -927,6 +944,9 @@ class Live:
         if self._scheduler.monitor_feed is not None:
             arrays |= nested(monitor=self._scheduler.monitor_feed.to_state(self._open_forecasts.in_order())).arrays
             own["watched"] = True
+        if len(self._scheduler.score_sums):
+            arrays["score_sums"] = self._scheduler.score_sums.copy()
+            own["compared"] = True
         if self._span != UNIT:
             own["range"] = [self._span.low, self._span.high]
         return State(arrays, learner.manifest | own)
@@ -956,9 +976,11 @@ class Live:
         own = State(state.arrays, manifest["ledger"])
         maturity = Maturity(**manifest.get("maturity", {}))
         limits = live._open_forecasts.limits
-        live._open_forecasts = OpenForecasts.from_state(own, limits, manifest["patience"], maturity, span)
+        live._open_forecasts = OpenForecasts.from_state(own, limits, manifest["patience"], maturity, span, seed)
         live._scheduler = Scheduler(live._learner, live._open_forecasts)
         live._scheduler.restore(part(state, "open"))
+        if manifest.get("compared"):
+            live._scheduler.score_sums = state.arrays["score_sums"].copy()
         if manifest.get("watched"):
             live._scheduler.monitor_feed = MonitorFeed.from_state(
                 part(state, "monitor"), live._open_forecasts.in_order()

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from swapcal._validate import UNIT, Span, in_row
+from swapcal._validate import UNIT, Span, event_key, in_row
 from swapcal.archive import ArchiveError, State
 from swapcal.arrays import Integers
 from swapcal.live.status import Status
@@ -117,8 +117,8 @@ class OpenForecasts:
     A label *arrives*; it is *due to be learned* at once, or at its forecast's maturity if that is later, or, where no
     maturity is known and `patience` is a number, once every earlier forecast has its label, has expired, or is more
     than `patience` forecasts behind. Where silence has a meaning, a forecast without a label is learned as that once
-    its maturity is past. Methods that yield slots yield those to be learned now, in order; the caller closes each
-    before asking for the next.
+    its maturity is past. Where bursts are shuffled, a label with a time waits until the clock has passed it. Methods
+    that yield slots yield those to be learned now, in order; the caller closes each before asking for the next.
     """
 
     def __init__(
@@ -127,12 +127,16 @@ class OpenForecasts:
         patience: int | None = None,
         maturity: Maturity = NO_MATURITY,
         span: Span = UNIT,
+        seed: int = 0,
     ) -> None:
         self.limits = limits
         self.patience = patience
         self.maturity = maturity
         self.span = span
         """of the outcomes as callers give them; here all are shares of it"""
+        self.seed = seed
+        self.moment = 0
+        """labels of the moment at hand that are still to be learned, where bursts are shuffled"""
         self.forecasts, self.labels, self.expiries, self.held = 0, 0, 0, 0
         self.silences, self.corrections = 0, 0
         self.ones = 0.0
@@ -487,7 +491,14 @@ class OpenForecasts:
         """Return until when labels have arrived once a label is delivered to what `find` returned."""
         if slot == CORRECTION:
             return time if id in self.opened else -math.inf, FREE
-        return time, self.issued[slot]
+        return time, self.passed_number(self.issued[slot])
+
+    def passed_number(self, number: int) -> int:
+        """Return which labels of the same moment have arrived with that of a forecast: those of earlier ones, or none.
+
+        Where bursts are shuffled, labels of one moment are learned together, later.
+        """
+        return number if self.maturity.burst is None else FREE
 
     def compare(self, id: Id, y: float, known: float) -> None:
         """Refuse a label that contradicts an earlier one."""
@@ -501,7 +512,7 @@ class OpenForecasts:
     def deliver_alone(self, slot: int, y: float, time: float, weight: float = 1.0) -> bool:
         """Let a label arrive that concerns no other and is to be learned now; False, and nothing happens, if not so."""
         matures = self.matures[slot]
-        if self._ahead or self._ready or self.patience is not None or matures == matures:
+        if self._ahead or self._ready or self.patience is not None or matures == matures or self._waits_for(time):
             return False
         self.y[slot], self.due[slot], self.arrived[slot], self.weight[slot] = y, time, 1, weight
         self.held += 1
@@ -510,6 +521,12 @@ class OpenForecasts:
     def deliver(self, slot: int, y: float, time: float, weight: float = 1.0) -> Iterator[int]:
         """Let a label arrive, after all that were to arrive or mature before; yield what is to be learned now."""
         self.y[slot], self.due[slot], self.weight[slot] = y, time, weight
+        if self._waits_for(time):
+            yield from self._until((time, FREE))
+            self.arrived[slot] = 1
+            self.held += 1
+            heapq.heappush(self._ahead, (self._learned_at(slot), self.issued[slot], slot))
+            return
         if time == time and self._ahead:
             yield from self._until((time, self.issued[slot]))
         if self._arrives(slot):
@@ -517,8 +534,20 @@ class OpenForecasts:
         if self._ready:
             yield from self._released()
 
+    def _waits_for(self, time: float) -> bool:
+        """Tell whether a label that comes at a time is learned with others of that moment, once the clock passes it."""
+        return self.maturity.burst is not None and time == time
+
+    def _learned_at(self, slot: int) -> float:
+        """Return when a label is learned that has arrived and waits."""
+        due, matures = self.due[slot], self.matures[slot]
+        return due if self._waits_for(due) and not matures > due else matures
+
     def next_due(self, before: float) -> int:
-        """Return what is next to be learned before a forecast made at a time, FREE if nothing is; without patience."""
+        """Return what is next to be learned before a forecast made at a time, FREE if nothing is.
+
+        Without patience, and without bursts.
+        """
         ahead = self._ahead
         while ahead and ahead[0][0] < before:
             slot = self._handed_on(heapq.heappop(ahead))
@@ -543,6 +572,9 @@ class OpenForecasts:
         if self._reports_ahead:
             self._take_reports(limit)
         while self._ahead and self._ahead[0][:2] < limit:
+            if self.maturity.burst is not None:
+                yield from self._together(self._ahead[0][0], self.maturity.burst)
+                continue
             held = self.held
             slot = self._handed_on(heapq.heappop(self._ahead))
             settled = self.held > held or slot != FREE
@@ -550,6 +582,17 @@ class OpenForecasts:
                 yield slot
             if settled and self._ready:
                 yield from self._released()
+
+    def _together(self, when: float, burst: int) -> Iterator[int]:
+        """Yield what is learned of one moment: in order of issue, or hashed from ids if it is a burst."""
+        found: dict[int, None] = {}
+        while self._ahead and self._ahead[0][0] == when:
+            found[self._handed_on(heapq.heappop(self._ahead))] = None
+        slots = [slot for slot in found if slot != FREE]
+        if len(slots) >= burst:
+            slots.sort(key=lambda slot: event_key(f"burst {self.seed} {self.ids[slot]}"))
+        for self.moment in range(len(slots) - 1, -1, -1):
+            yield slots[len(slots) - 1 - self.moment]
 
     def _handed_on(self, entry: tuple[float, int, int]) -> int:
         """Let a label arrive or mature whose moment has come; return its slot if it is to be learned now."""
@@ -559,7 +602,7 @@ class OpenForecasts:
         if self.issued[slot] != issued:
             return FREE
         if self.arrived[slot]:
-            return slot if when == self.matures[slot] else FREE  # else it was to arrive now, but came earlier by hand
+            return slot if when == self._learned_at(slot) else FREE  # else it was to arrive now, but came by hand
         if when != self.due[slot]:
             return FREE
         if self._is_late(slot, when):  # refused as by hand; the forecast expires when the clock says so
@@ -676,7 +719,12 @@ class OpenForecasts:
             weighted=self.weighted,
             low=self.span.low,
             high=self.span.high,
+            windowless=0 if self.maturity.silence is None else self._windowless(),
         )
+
+    def _windowless(self) -> int:
+        """Count the open forecasts whose maturity is not known."""
+        return sum(self.matures[slot] != self.matures[slot] for slot in self.opened.values())
 
     def in_order(self) -> list[int]:
         """Return the open forecasts' slots in order of issue."""
@@ -709,9 +757,10 @@ class OpenForecasts:
         patience: int | None,
         maturity: Maturity = NO_MATURITY,
         span: Span = UNIT,
+        seed: int = 0,
     ) -> "OpenForecasts":
         """Rebuild from `to_state`; open forecasts take the first slots, in order of issue."""
-        open_forecasts, (arrays, manifest) = cls(limits, patience, maturity, span), state
+        open_forecasts, (arrays, manifest) = cls(limits, patience, maturity, span, seed), state
         for name in (*COUNTS, *SILENCE_COUNTS):
             setattr(open_forecasts, name, manifest.get(name, 0))
         open_forecasts.clock = -math.inf if manifest["clock"] is None else manifest["clock"]
@@ -770,8 +819,8 @@ class OpenForecasts:
             self._awaited.extend(in_order)
         for issued, slot in in_order:
             matures = self.matures[slot]
-            if self.arrived[slot] and matures == matures:
-                heapq.heappush(self._ahead, (matures, issued, slot))
+            if self.arrived[slot] and (matures == matures or self._waits_for(self.due[slot])):
+                heapq.heappush(self._ahead, (self._learned_at(slot), issued, slot))
             elif self.arrived[slot]:
                 heapq.heappush(self._ready, (issued, slot))
             elif self.y[slot] != self.y[slot]:

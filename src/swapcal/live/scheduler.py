@@ -13,6 +13,8 @@ from swapcal._validate import NO_LABEL, Span
 from swapcal.archive import State
 from swapcal.arrays import Array, Flags, Integers
 from swapcal.engine.forecast import Forecast
+from swapcal.kernels.experts import add_beside
+from swapcal.kernels.jit import DirectCall
 from swapcal.kernels.state import T_MEAN, T_P
 from swapcal.live.experts import ONCE, Rows
 from swapcal.live.learner import FIRST, Learner, equal_stretches
@@ -101,7 +103,7 @@ class EventBatch:
         """Return the id, fingerprint, record and watched columns of one event."""
         names, marks, records, watched = self.names, self.marks, self.records, self.watched
         return (
-            open_forecasts.unused(f"row {open_forecasts.forecasts}") if names is None else names[k],
+            open_forecasts.unused(f"row {open_forecasts.forecasts + 1}") if names is None else names[k],
             0 if marks is None else marks[k],
             None if records is None else records[k],
             None if watched is None else watched[k],
@@ -222,6 +224,7 @@ LEARNED, HELD, CORRECTED = "learned", "held", "corrected"
 WINDOW = 1024  # events stepped through at once: enough to amortise calls, few enough to stay in cache
 PIECE = 4096  # the same of rows that are learned at once
 NOTHING = 0.0, 1.0
+add_one_beside = DirectCall(add_beside)
 
 
 class Scheduler(Writable):
@@ -239,6 +242,8 @@ class Scheduler(Writable):
         self.watcher: Callable[[Learned], None] | None = None
         self.monitor_feed: MonitorFeed | None = None
         self.score_history = ScoreHistory()
+        self.score_sums = np.zeros((learner.experts.scores, 4))
+        """of each user's score and model, as `status.score_beside` reads them"""
         self._order: list[int] = []
         self._labels: list[float] = []
         self._weights: list[float] = []
@@ -294,6 +299,8 @@ class Scheduler(Writable):
         row = self.row(slot)
         self.learner.step(row, FIRST, self._label, ONCE if weight == 1.0 else np.array([weight]))
         self.score_history.add_one(float(row.ticket[0, T_MEAN]), y)
+        if self.learner.experts.scores:
+            add_one_beside.call(self.score_sums, row.memory, row.ticket, self._label)
         self.open_forecasts.reuse()
 
     def step(self, batch: EventBatch, between: "Callable[[int], None] | None" = None) -> None:
@@ -316,7 +323,8 @@ class Scheduler(Writable):
         """Cut rows where labels begin or cease to be learned right after their forecasts, and nothing else is due."""
         y, event_times, open_forecasts = batch.y, batch.event_times, self.open_forecasts
         simple = event_times.due is None and event_times.matures is None and open_forecasts.patience is None
-        if not simple or (event_times.time is not None and open_forecasts.expects()):
+        waits = open_forecasts.expects() or open_forecasts.maturity.burst is not None
+        if not simple or (event_times.time is not None and waits):
             yield 0, len(y), False
             return
         for a, b in equal_stretches(np.isnan(y)):
@@ -368,6 +376,7 @@ class Scheduler(Writable):
         self.learner.step(rows, np.repeat(np.arange(len(y)), 2), labels, weights)
         means, times = rows.ticket[:, T_MEAN], batch.event_times.time
         self.score_history.add(means, y)
+        add_beside(self.score_sums, rows.memory, rows.ticket, y)
         if batch.watched is not None and self.monitor_feed is not None:
             enter(self.monitor_feed.monitor, batch.watched, means.copy(), y, weights=batch.weight)
         weighted = 0 if batch.weight is None else int((batch.weight != 1.0).sum())
@@ -440,13 +449,13 @@ class Scheduler(Writable):
         labels = self.open_forecasts.labels
         for due in self.open_forecasts.fall_due(before):
             self._learn(due)
-            if self.open_forecasts.labels - labels >= most:
+            if self.open_forecasts.labels - labels >= most and not self.open_forecasts.moment:
                 break
         self.flush()
         return self.open_forecasts.labels - labels
 
     def _learn_due(self, before: float) -> None:
-        if self.open_forecasts.patience is None:
+        if self.open_forecasts.patience is None and self.open_forecasts.maturity.burst is None:
             while (slot := self.open_forecasts.next_due(before)) != FREE:
                 self._learn(slot)
             return
@@ -529,11 +538,13 @@ class Scheduler(Writable):
         if len(labels) == 1 and not watched:
             if self._labels[0] == self._labels[0]:
                 self.score_history.add_one(float(rows.ticket[0, T_MEAN]), self._labels[0])
+                add_beside(self.score_sums, rows.memory, rows.ticket, labels)
             return None
         known = np.flatnonzero(~np.isnan(labels))
         own, y = order[known], labels[known]
         mean = rows.ticket[own, T_MEAN]
         self.score_history.add(mean, y)
+        add_beside(self.score_sums, rows.memory[own], rows.ticket[own], y)
         if not known.size or not watched:
             return None
         slots = [self._order[k] for k in known.tolist()]

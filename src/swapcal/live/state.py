@@ -43,7 +43,11 @@ from swapcal.live.validation import LEAST_WEIGHT, MOST_WEIGHT
 COUNT = whole(0, MOST_COUNT)
 ENGINE = {"ridge": between(LEAST_RIDGE, MOST_RIDGE), "kappa": real(0, above=True), "window": optional(real(1))}
 LIMITS = {"max_open": whole(1), "expires": optional(whole(1)), "lifetime": optional(real(0, above=True))}
-MATURITY = {"matures": optional(real(0)), "silence": optional(between(0, 1))}
+MATURITY = {
+    "matures": optional(real(0)),
+    "silence": optional(between(0, 1)),
+    "burst": addition(optional(whole(1))),
+}
 LEDGER = {
     "forecasts": COUNT,
     "labels": COUNT,
@@ -79,6 +83,7 @@ RULES = {
     "experts": parted({"scores": COUNT}),
     "forecaster": optional(EITHER),
     "watched": addition(TRUTH),
+    "compared": addition(TRUTH),
     "hashed": addition(HASHED),
 }
 
@@ -102,6 +107,8 @@ def fields(settings: Settings, shapes: Shapes) -> dict[str, Field]:
             "delays.longest": counts("delays"),
             "pairs.halves": floats("pairs", 3, finite=False),
         }
+    if settings.get("compared"):
+        parts["score_sums"] = floats(scores, 4)
     if settings.get("watched"):
         parts |= {"monitor.state": octets("monitor"), "monitor.rows": octets("watched")}
     judged = len(encoded["settings"]["reserved"])

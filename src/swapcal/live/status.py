@@ -1,13 +1,74 @@
 """`Status` of `Live`: labels that came, how late, what is unusual about them, errors of the issued levels."""
 
-from collections.abc import Iterator, Mapping
-from math import isclose
+from collections.abc import Iterator, Mapping, Sequence
+from math import isclose, sqrt
 from types import MappingProxyType
 from typing import NamedTuple
 
 from swapcal._display import counted, display, share
 from swapcal.bounds import coin_wealth, ville
 from swapcal.engine.certificate import IssuedErrors
+
+ENOUGH = 20  # outcomes of one kind, before that is remarkable; of either kind, before forecasts and scores are compared
+NORMAL = 1.96
+
+
+class ScoreBeside(NamedTuple):
+    """A given score beside the mean forecasts: squared errors, the forecasts' less its own, and a 95 % interval."""
+
+    name: str
+    labels: int
+    brier: float | None
+    difference: float | None
+    low: float | None
+    high: float | None
+    sentence: str
+
+
+def too_early(labels: float, ones: float) -> bool:
+    """Tell whether there are too few outcomes of either kind to compare anything."""
+    return min(ones, labels - ones) < ENOUGH
+
+
+def score_beside(name: str, sums: Sequence[float], *, early: bool, scale: float = 1.0) -> ScoreBeside:
+    """Return a given score beside the mean forecasts; no interval while it is too early to tell.
+
+    The interval is 95 % at one look, of outcomes that are independent: it does not hold at all times at once.
+
+    Parameters
+    ----------
+    name : of the score
+    sums : labels; sums of the score's squared errors, of those of the mean forecasts less its own, and of the squares of
+        that difference d. Of outcomes with weights w these are Σw…, Σwd and Σw²d², and Σw, Σw² and Σw²d follow
+    early : whether there are too few outcomes of either kind
+    scale : of a squared error
+
+    Examples
+    --------
+    >>> score_beside("theirs", [100, 20.0, -2.0, 1.0], early=False).sentence
+    'The forecasts are better than theirs by the Brier score: -0.02 (-0.039 to -0.00079, 95 % at this look).'
+    """
+    n, theirs, change, square, *weighted = sums
+    w, ww, cross = weighted or (n, n, change)
+    if not n:
+        return ScoreBeside(name, 0, None, None, None, None, f"{name}: no outcome yet.")
+    mean = change / w
+    reach = scale * NORMAL * sqrt(max(square - 2.0 * mean * cross + mean**2 * ww, 0.0)) / w
+    theirs, mean = scale * theirs / w, scale * mean
+    low, high = (None, None) if early else (mean - reach, mean + reach)
+    return ScoreBeside(name, int(n), theirs, mean, low, high, _beside_in_words(name, mean, low, high))
+
+
+def _beside_in_words(name: str, change: float, low: float | None, high: float | None) -> str:
+    if low is None or high is None:
+        return f"{name}: too early to tell, {ENOUGH} outcomes of either kind are needed."
+    span = f"{change:+.2g} ({low:+.2g} to {high:+.2g}, 95 % at this look)"
+    if high < 0:
+        return f"The forecasts are better than {name} by the Brier score: {span}."
+    if low > 0:
+        return f"The forecasts are worse than {name} by the Brier score: {span}."
+    return f"No difference from {name} beyond chance by the Brier score: {span}."
+
 
 SHOWN = ("forecasts", "labels", "open", "coverage")
 UNREMARKABLE: tuple[object, ...] = (0, 1.0, {}, (), None)
@@ -59,6 +120,10 @@ class Status(NamedTuple):
     """least outcome there can be"""
     high: float = 1.0
     """largest outcome there can be"""
+    scores: tuple[ScoreBeside, ...] = ()
+    """each given score, and model, beside the mean forecasts by the Brier score; a missing score counts as one half"""
+    windowless: int = 0
+    """open forecasts without a maturity where silence is an outcome: it will never be learned of them"""
 
     def sentences(self) -> list[str]:
         """Return what is unusual about the labels known, each with what to do about it.
@@ -69,7 +134,8 @@ class Status(NamedTuple):
         >>> Status(400, 30, 370, 0.075, 2.0, nan, 399.0, ones=30.0, unseen=0.93).sentences()[0][:72]
         'All 30 outcomes known so far are 1 and 370 forecasts are still open: if '
         """
-        return [*_one_kind(self), *_order_of_arrival(self), *_unseen_share(self), *_corrected(self)]
+        order = _order_of_arrival(self)
+        return [*_one_kind(self), *order, *_unseen_share(self), *_corrected(self), *_windowless(self)]
 
     def is_selected(self) -> bool:
         """Tell whether the labels known are no fair sample: all of one kind while many are open, or one kind earlier.
@@ -84,7 +150,7 @@ class Status(NamedTuple):
 
     def __repr__(self) -> str:
         shown = {name: value for name, value in self._asdict().items() if name in SHOWN or value not in UNREMARKABLE}
-        issued = shown.pop("issued", None)
+        issued, _ = shown.pop("issued", None), shown.pop("scores", None)
         own = "" if issued is None else f", issued levels off by {issued.short()}"
         return f"Status({', '.join(f'{name}={value!r}' for name, value in shown.items())}{own})"
 
@@ -94,10 +160,10 @@ class Status(NamedTuple):
         facts |= {"expired": f"{self.expired:,}", "held": f"{self.held:,}"}
         facts |= {f"{name} missing": f"{count:,}" for name, count in self.missing.items() if count}
         facts |= {} if self.issued is None else {"issued levels off by": self.issued.short()}
+        facts |= {f"beside {score.name}": score.sentence for score in self.scores}
         return display("Status", counts, facts | ({"look at": " ".join(self.warnings)} if self.warnings else {}))
 
 
-ENOUGH = 20  # outcomes of one kind, before that is remarkable
 FALSE_ALARMS = 0.001  # probability that the order of arrival is ever found to matter where it does not
 ROUNDED = 1e-12  # what sums of outcomes may be off by, relative to them
 SMALL = 0.01  # a share of unseen outcomes that is not worth a sentence
@@ -132,7 +198,7 @@ def _order_of_arrival(status: Status) -> Iterator[str]:
 
 
 def _unseen_share(status: Status) -> Iterator[str]:
-    if status.labels and status.unseen >= SMALL:
+    if status.labels >= ENOUGH and status.unseen - 1.0 / (status.labels + 1.0) >= SMALL:  # less: one delay of all
         yield (
             f"{status.unseen:.1%} of the outcomes cannot have been seen yet: they take longer than any that has come. "
             'Name matures=, or unseen="fair" if delays do not depend on outcomes.'
@@ -144,4 +210,12 @@ def _corrected(status: Status) -> Iterator[str]:
         yield (
             f"{status.corrections:,} of {status.silent:,} forecasts learned as silence were reported otherwise after "
             "their window; what was learned stays. A longer matures= would wait for them."
+        )
+
+
+def _windowless(status: Status) -> Iterator[str]:
+    if status.windowless:
+        yield (
+            f"{status.windowless:,} open forecasts have no maturity, so silence is never learned of them. Name the "
+            "window, matures=."
         )

@@ -149,6 +149,7 @@ class _Progress:
         self._pass(when, number)
 
     def _pass(self, when: float, number: int) -> None:
+        number = self.open_forecasts.passed_number(number)
         self.passed = max(self.passed, (when, number)) if when == when else self.passed
 
 

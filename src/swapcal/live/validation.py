@@ -117,23 +117,26 @@ NO_LIMITS = OpenLimits()
 
 
 class Maturity(NamedTuple):
-    """When labels mature for which no time is given, and what a forecast without a label is learned as then."""
+    """When labels mature without a time of their own, what stands for one that is not there, and in what order."""
 
     matures: float | None = None
     """length of time from a forecast to the maturity of its label; None if only single forecasts have one"""
     silence: float | None = None
     """the label of a mature forecast without one; None if it goes on waiting"""
+    burst: int | None = None
+    """number of labels of one moment from which on their order is hashed from their ids; None if it is that of issue"""
 
 
 NO_MATURITY = Maturity()
 
 
-def read_maturity(matures: Any, silence: Any, span: Span = UNIT) -> Maturity:
-    """Return the window of all forecasts and the meaning of silence. Raises ValueError if either is none."""
+def read_maturity(matures: Any, silence: Any, burst: Any, span: Span = UNIT) -> Maturity:
+    """Return the window of all forecasts, the meaning of silence and a burst. Raises ValueError if one is none."""
     if silence is not None and span == UNIT and (isinstance(silence, str) or silence not in (0, 1)):
         raise ValueError(f"silence: given {silence!r}, expected 0 or 1")
     window = None if matures is None else duration("matures", matures)
-    return Maturity(window, None if silence is None else _validate.label(silence, "silence", span))
+    label = None if silence is None else _validate.label(silence, "silence", span)
+    return Maturity(window, label, None if burst is None else read_count("burst", burst))
 
 
 def read_limits(max_open: Any, expires: Any, lifetime: Any) -> OpenLimits:
@@ -143,13 +146,15 @@ def read_limits(max_open: Any, expires: Any, lifetime: Any) -> OpenLimits:
     return OpenLimits(read_count("max_open", max_open), later, age)
 
 
-def read_patience(order: Any, patience: Any) -> int | None:
+def read_patience(order: Any, patience: Any, burst: Any = None) -> int | None:
     """Return how many forecasts a label waits for, None if it does not wait."""
     if order not in ORDERS:
         raise ValueError(f"order: given {order!r}, expected one of {', '.join(ORDERS)}")
     if (order == "issue") != (patience is not None):
         expected = "an integer of at least 1" if order == "issue" else 'none: it belongs to order "issue"'
         raise ValueError(f"patience: given {patience!r} with order {order!r}, expected {expected}")
+    if order == "issue" and burst is not None:
+        raise ValueError(f'burst: given {burst!r} with order "issue", expected none: labels are learned in that order')
     return None if patience is None else read_count("patience", patience)
 
 

@@ -13,6 +13,7 @@ from swapcal.arrays import Array
 from swapcal.live import Learned, Live
 from swapcal.live.monitor_feed import enter
 from swapcal.live.scheduler import CORRECTED
+from swapcal.live.status import ScoreBeside, score_beside, too_early
 from swapcal.monitor import Monitor
 from swapcal.service import events as bodies
 from swapcal.service.events import (
@@ -39,34 +40,6 @@ DELAYS = (1.0, 10.0, 60.0, 600.0, 3600.0, 21600.0, 86400.0, 604800.0, 2592000.0)
 WEIGHT, ONES, BRIER_MEAN, BRIER_ISSUED, SUM_MEAN = range(5)
 LABELS, COUNTED_ONES = range(2)
 P_LABELS, P_MEAN, P_ONES, P_BRIER, P_FROM, P_TO = range(6)
-
-
-ENOUGH = 20
-"""Outcomes of either kind before forecasts and scores are compared."""
-NORMAL = 1.96
-
-
-class ScoreBeside(NamedTuple):
-    """A given score beside the mean forecasts: squared errors, the forecasts' less its own, and a 95 % interval."""
-
-    name: str
-    labels: int
-    brier: float | None
-    difference: float | None
-    low: float | None
-    high: float | None
-    sentence: str
-
-
-def _beside_in_words(name: str, change: float, low: float | None, high: float | None) -> str:
-    if low is None or high is None:
-        return f"{name}: too early to tell, {ENOUGH} outcomes of either kind are needed."
-    span = f"{change:+.2g} ({low:+.2g} to {high:+.2g}, 95 % at this look)"
-    if high < 0:
-        return f"The forecasts are better than {name} by the Brier score: {span}."
-    if low > 0:
-        return f"The forecasts are worse than {name} by the Brier score: {span}."
-    return f"No difference from {name} beyond chance by the Brier score: {span}."
 
 
 class Figures:
@@ -189,24 +162,15 @@ class Figures:
 
     def is_early(self) -> bool:
         """Tell whether there are too few outcomes of either kind to compare anything."""
-        return bool(min(self.counts[COUNTED_ONES], self.labels - self.counts[COUNTED_ONES]) < ENOUGH)
+        return too_early(self.labels, float(self.counts[COUNTED_ONES]))
 
     def beside(self) -> list[ScoreBeside]:
         """Return each given score beside the mean forecasts; no interval while it is too early to tell.
 
         The interval is 95 % at one look, of outcomes that are independent: it does not hold at all times at once.
         """
-        found = []
-        for name, (n, theirs, change, square, w, ww, cross) in zip(self.scores, self.score_sums.tolist(), strict=True):
-            if not n:
-                found.append(ScoreBeside(name, 0, None, None, None, None, f"{name}: no outcome yet."))
-                continue
-            mean = change / w
-            reach = NORMAL * math.sqrt(max(square - 2.0 * mean * cross + mean**2 * ww, 0.0)) / w
-            low, high = (None, None) if self.is_early() else (mean - reach, mean + reach)
-            words = _beside_in_words(name, mean, low, high)
-            found.append(ScoreBeside(name, int(n), theirs / w, mean, low, high, words))
-        return found
+        named = zip(self.scores, self.score_sums.tolist(), strict=True)
+        return [score_beside(name, sums, early=self.is_early()) for name, sums in named]
 
     def mean_delay(self) -> float:
         """Return the mean time from forecast to outcome, in seconds."""

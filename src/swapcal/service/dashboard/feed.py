@@ -13,11 +13,12 @@ from scipy.stats import binom
 from starlette.concurrency import run_in_threadpool
 
 from swapcal.archive import State
+from swapcal.live.status import ENOUGH
 from swapcal.monitor import Monitor
 from swapcal.service import snapshots, status
 from swapcal.service.api_error import ApiError
 from swapcal.service.endpoint import ServiceContext
-from swapcal.service.hosted import ENOUGH, HostedForecaster
+from swapcal.service.hosted import HostedForecaster
 from swapcal.service.sql import StoreError
 
 # View: everything a page shows of a forecaster, as plain JSON data.
