@@ -32,6 +32,7 @@ nb_execution_raise_on_error = True
 nb_execution_timeout = 120
 nb_merge_streams = True
 
+smartquotes = False  # options keep their two hyphens, and can be pasted
 nitpicky = True
 autodoc_member_order = "groupwise"
 autodoc_typehints = "signature"

@@ -1,4 +1,5 @@
 import gzip
+import json
 
 import numpy as np
 import pytest
@@ -10,9 +11,11 @@ import pyarrow.csv as pacsv  # noqa: E402
 import pyarrow.parquet as papq  # noqa: E402
 
 from swapcal.batch.model import Model  # noqa: E402
+from swapcal.batch.settings import FitSettings  # noqa: E402
 from swapcal.cli import COMMANDS  # noqa: E402
 from swapcal.cli.fit import fit  # noqa: E402
 from swapcal.cli.predict import predict  # noqa: E402
+from swapcal.cli.rows import GroupGaps  # noqa: E402
 from tests.commands import runner  # noqa: E402
 
 run = runner(fit, predict)
@@ -161,3 +164,110 @@ def test_bad_input_exits_with_2_and_leaves_nothing(files, arguments, message, mo
     assert done.exit_code == 2
     assert message in done.output.replace("\n", "")
     assert not (files / "m").exists()
+
+
+ROLES = ("--target", "y", "--score", "p", "--groups", "shop")
+
+
+def test_fit_prints_what_a_user_wants_first_and_the_theory_on_request(files):
+    done = run("fit", files / "train.csv", *ROLES, "--out", files / "told.swapcal")
+    lines = done.stderr.splitlines()
+    assert lines[0].startswith(f"{files / 'train.csv'}: 4,000 rows, base rate ")
+    said = " ".join(done.stderr.split())
+    for words in ("left out id (an id)", "swapcal, out of fold", "p, as given", "base rate, in hindsight", "shop = b"):
+        assert words in said
+    assert f"next: swapcal predict {files / 'told.swapcal'}" in said
+    assert "certif" not in said
+    assert "theorem" not in said
+    detailed = run("fit", files / "train.csv", *ROLES, "--details", "--out", files / "told.swapcal")
+    assert "worst-case theorem" in detailed.stderr
+
+
+def test_json_holds_the_same_facts_and_quiet_prints_nothing(files):
+    done = run("fit", files / "train.csv", *ROLES, "--json", "-", "--out", files / "told.swapcal")
+    facts = json.loads(done.stdout)
+    assert facts["rows"] == 4000
+    assert facts["columns"]["score"] == ["p"]
+    assert facts["left_out"] == {"id": "an id"}
+    own, given, constant = facts["scores"]
+    assert own["brier"] < given["brier"] < constant["brier"]
+    assert {one["group"] for one in facts["groups"]} == {"shop = a", "shop = b", "shop = c"}
+    assert "Brier" not in done.stderr
+    quiet = run("fit", files / "train.csv", *ROLES, "--quiet", "--out", files / "told.swapcal")
+    assert (quiet.exit_code, quiet.stdout, quiet.stderr) == (0, "", "")
+    refused = run("fit", files / "train.csv", "--target", "z", "-q", "--out", files / "told.swapcal")
+    assert refused.exit_code == 2
+    assert "no column 'z'" in refused.stderr
+    verbose = run("fit", files / "train.csv", *ROLES, "--verbose", "--out", files / "told.swapcal")
+    assert "coordinates fitted: " in verbose.stderr
+    both = run("predict", files / "told.swapcal", files / "train.csv", "--json", "-")
+    assert "--out, --json: given - for both" in both.stderr
+
+
+def test_a_config_file_gives_options_and_the_command_line_wins(files, tmp_path):
+    config = tmp_path / "swapcal.toml"
+    config.write_text(f"""
+[fit]
+file = '{files / "train.csv"}'
+target = "y"
+groups = ["shop", "member"]
+drop = "p"
+correction = "none"
+snapshots = 4
+quiet = true
+out = '{tmp_path / "m.swapcal"}'
+
+[predict]
+mode = "mean"
+""")
+    done = run("fit", "--config", config)
+    assert (done.exit_code, done.stderr) == (0, "")
+    model = Model.load(tmp_path / "m.swapcal")
+    assert (model.settings.snapshots, model.settings.correction) == (4, "none")
+    assert run("fit", "--config", config, "--snapshots", "5").exit_code == 0
+    assert Model.load(tmp_path / "m.swapcal").settings.snapshots == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[fit]\ntagret = 'y'", "[fit] tagret: given no option of this command, expected one; did you mean 'target'?"),
+        ("[fot]\ntarget = 'y'", "given 'fot', expected a table for each command, such as [fit]; did you mean 'fit'?"),
+        ("[fit]\nquiet = 'yes'", "[fit] quiet: given 'yes', expected true or false"),
+        ("[fit]\ntarget = ['a', 'b']", "[fit] target: given ['a', 'b'], expected text or a number"),
+        ("target = 'y'", "given 'target', expected a table for each command"),
+        ("[fit", "given invalid TOML"),
+    ],
+)
+def test_a_config_file_with_a_mistake_is_refused(files, tmp_path, text, message):
+    (tmp_path / "swapcal.toml").write_text(text)
+    done = run("fit", files / "train.csv", "--config", tmp_path / "swapcal.toml", COLUMNS="400")
+    assert done.exit_code == 2
+    assert message in " ".join(done.stderr.replace("│", " ").split())
+
+
+def test_forecasts_that_a_fit_reports_are_made_without_their_outcomes():
+    rng = np.random.default_rng(5)
+    noise, y = rng.normal(size=(3000, 20)), (rng.random(3000) < 0.3).astype(float)
+    for settings in (FitSettings(correction="linear"), FitSettings(correction="none", passes=2)):
+        model = Model.fit(noise, y, settings=settings)
+        known = np.isfinite(model.held_out)
+        excess = np.mean((model.held_out - y)[known] ** 2) - np.mean((y.mean() - y[known]) ** 2)
+        assert known.mean() >= 0.9
+        assert -0.004 < excess < 0.02, "of pure noise nothing can be known; folds used twice are slightly optimistic"
+
+
+def test_intervals_of_all_groups_hold_at_once():
+    rng, missed, n = np.random.default_rng(0), 0, 400
+    group = pa.table({"g": pa.array(np.tile(np.array(list("abcdefghij")), n // 10))})
+    for _ in range(400):
+        gaps = GroupGaps()
+        p = rng.uniform(0.05, 0.5, n)
+        gaps.add(group, p, (rng.random(n) < p).astype(float))
+        missed += any(one.low > 0 or one.high < 0 for one in gaps.found())
+    assert missed / 400 < 0.09, "5 % and three standard errors"
+    lifted = GroupGaps(["g"])
+    p = np.full(n, 0.2)
+    lifted.add(group, p, np.where(np.arange(n) % 10 == 3, np.arange(n) % 20 == 3, rng.random(n) < 0.2).astype(float))
+    assert lifted.found()[0].group == "g = d"
+    assert lifted.found()[0].gap == pytest.approx(0.3)

@@ -470,4 +470,12 @@ class Evidence:
             is_group=function == 0 or function >= count,
             low=float(cells.low[function]),
             high=float(cells.high[function]),
+            deviation=self._deviation(cells, function, n) if 0 < function < count else None,
         )
+
+    def _deviation(self, cells: Window, function: int, n: float) -> float | None:
+        """Return the standard deviation of a number over n rows of a window, in its own units; None of a mark."""
+        found = self.sums.coordinates[int(self.scan.coordinates[function])]
+        if found.unit is None or found.factor == 0 or n <= 0:
+            return None
+        return float(np.sqrt(max(self.scan.squares[cells.number, function], 0.0) / n)) / abs(found.factor) or None

@@ -119,8 +119,8 @@ def error(found: Finding) -> str:
 
     Examples
     --------
-    >>> error(Finding("age", (0, 2), (0.0, 1.0), 9, -0.1, -5, 0.001, False, -0.18, -0.02))
-    'the higher age, the less often outcomes happen than predicted, by 10.0 percentage points per standard deviation'
+    >>> error(Finding("age", (0, 2), (0.0, 1.0), 9, -0.1, -5, 0.001, False, -0.18, -0.02, 13.0))
+    'the higher age, the less often outcomes happen than predicted: by 7.7 percentage points for every 10 of age'
     """
     if found.is_group:
         return f"outcomes happen {percentage_points(found.gap)} {more(found.gap)} often than predicted"
@@ -129,10 +129,28 @@ def error(found: Finding) -> str:
             f"outcomes happen {more(found.gap)} often than predicted {place_of(found.name)} than elsewhere, "
             f"by {percentage_points(found.gap)} per standard deviation"
         )
+    step = "per standard deviation" if found.deviation is None else f"for every {_step(found)[0]:,.6g} of {found.name}"
     return (
-        f"the higher {found.name}, the {more(found.gap)} often outcomes happen than predicted, "
-        f"by {percentage_points(found.gap)} per standard deviation"
+        f"the higher {found.name}, the {more(found.gap)} often outcomes happen than predicted: "
+        f"by {percentage_points(found.gap * _step(found)[1])} {step}"
     )
+
+
+def _step(found: Finding) -> tuple[float, float]:
+    """Return a round step of a finding's number, near its standard deviation, and that step in standard deviations.
+
+    Examples
+    --------
+    >>> trend = Finding("age", (0, 2), (0.0, 1.0), 9, -0.1, -5, 0.001, False, -0.18, -0.02, 8.0)
+    >>> _step(trend), _step(trend._replace(deviation=0.03))[0], _step(trend._replace(deviation=None))
+    ((10.0, 1.25), 0.02, (1.0, 1.0))
+    """
+    deviation = found.deviation
+    if deviation is None:
+        return 1.0, 1.0
+    power = 10.0 ** math.floor(math.log10(deviation))
+    step = min((power, 2 * power, 5 * power, 10 * power), key=lambda one: abs(math.log(one / deviation)))
+    return step, step / deviation
 
 
 def finding(found: Finding, whole: bool, unit: str = "rows") -> str:
@@ -171,7 +189,7 @@ def headline(
             f"({chance(verdict.p_value)})."
         )
     if worst is not None and worst.p_value <= ALPHA:
-        near, far = sorted((abs(worst.low), abs(worst.high)))
+        near, far = sorted(_step(worst)[1] * abs(end) for end in (worst.low, worst.high))
         interval = f"95 % interval {number(near)} to {number(far)}, {worst.n:,.0f} of {total:,.0f} {unit}"
         said = f"{where(worst, whole)}, {error(worst)} ({interval})"
     else:

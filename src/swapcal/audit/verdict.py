@@ -170,6 +170,8 @@ class Finding(NamedTuple):
     is_group: bool
     low: float
     high: float
+    deviation: float | None = None
+    """Standard deviation of a number in its own units, over these rows; None for groups and marks."""
 
     def __repr__(self) -> str:
         low, high = self.interval

@@ -86,6 +86,8 @@ class Model:
         self._mixture: Mixture | None = None
         self._history: History | None = None
         self.rows = 0
+        self.held_out: Array | None = None
+        """Mean forecast of each row fitted last, made before its label was used, NaN where there is none; not saved."""
 
     @classmethod
     def fit(
@@ -196,6 +198,8 @@ class Model:
         given = model._given(rows, None if scores is None else scores[kept])
         counts = np.ones(len(kept)) if weight is None else weight[kept] * (len(kept) / weight[kept].sum())
         model.learn(rows, y[kept], model._corrected(given, rows), expit(given), counts, rng, progress)
+        streamed, model.held_out = model.held_out, np.full(len(y), np.nan)
+        model.held_out[kept] = streamed
         return model
 
     @property
@@ -246,31 +250,40 @@ class Model:
         assert self.recorders, "a model read from a file predicts only"
         count = self.settings.snapshots
         at = stratified(count, len(y), rng)
-        for _ in range(self.settings.passes):
+        for number in range(self.settings.passes):
             order = rng.permutation(len(y))
             X, yo, wo = self._contexts(rows.take(order), score[order], given[order]), y[order], weight[order]
             tried = min(len(y), max(len(y) // TRIED, FEWEST_TRIED)) if len(self.recorders) > 1 else 0
-            fresh = self._choose(X[:tried], yo[:tried], wo[:tried], at[at < tried], progress) if tried else []
-            fresh += self.recorders[0].run(X[tried:], yo[tried:], wo[tried:], at[at >= tried] - tried, progress)[1]
+            means: Array = np.zeros(0)
+            fresh: list[Snapshot] = []
+            if tried:
+                means, fresh = self._choose(X[:tried], yo[:tried], wo[:tried], at[at < tried], progress)
+            later, more = self.recorders[0].run(X[tried:], yo[tried:], wo[tried:], at[at >= tried] - tried, progress)
+            fresh += more
+            if number == 0:  # later passes have seen all labels
+                unseen = np.empty(len(y))
+                unseen[order] = np.concatenate([means, later])
         share = self.rows / (self.rows + len(y))
         old = rng.random(len(self._snapshots)) < share
         kept = [snapshot for snapshot, keep in zip(self._snapshots, old, strict=True) if keep]
         self._snapshots = kept + [fresh[k] for k in rng.permutation(count)[: count - len(kept)]]
         self._mixture = self._history = None
         self.rows += len(y)
+        self.held_out = self._inside(unseen)
         self._certificate = None
 
-    def _choose(self, X: Array, y: Array, weight: Array, at: Integers, progress: Progress | None) -> list[Snapshot]:
-        """Keep the recorder with the least squared error, if it is least beyond doubt; return its snapshots.
+    def _choose(
+        self, X: Array, y: Array, weight: Array, at: Integers, progress: Progress | None
+    ) -> tuple[Array, list[Snapshot]]:
+        """Keep the recorder with the least squared error, if it is least beyond doubt; return its means and snapshots.
 
         They are tried from the heaviest ridge on, as long as the error falls.
         """
         losses: list[Array] = []
         found = []
         for run in self.recorders:
-            means, snapshots = run.run(X, y, weight, at, None if losses else progress)
-            losses.append(weight * (means - y) ** 2)
-            found.append(snapshots)
+            found.append(run.run(X, y, weight, at, None if losses else progress))
+            losses.append(weight * (found[-1][0] - y) ** 2)
             if losses[-1].sum() > losses[max(0, len(losses) - 2)].sum():
                 break
         best = int(np.argmin([loss.sum() for loss in losses]))

@@ -24,10 +24,11 @@ from swapcal.audit.text import Titles
 from swapcal.audit.verdict import TOLERANCE
 from swapcal.cli import options
 from swapcal.cli.options import listed
-from swapcal.cli.progress import Output, Run, bar, running
+from swapcal.cli.progress import Facts, ForecastScore, GroupGap, Run, bar, base_rate_alone, running
 from swapcal.cli.rows import kinds, with_outcomes
 from swapcal.features.encoder import Scale, Scales
 from swapcal.features.sources import Number
+from swapcal.kernels.tally import FRACTIONAL
 from swapcal.report import Findings, render
 from swapcal.report import card as written_card
 from swapcal.report.card import as_page
@@ -205,6 +206,7 @@ SQL = "Rows that stay in a database"
 @options.reads_text
 def audit(
     text: options.DatedText,
+    printing: options.Printing,
     file: options.OptionalFile = None,
     prob: options.Probs = None,
     target: options.OptionalTarget = None,
@@ -219,7 +221,6 @@ def audit(
     ] = None,
     levels: Annotated[int | None, typer.Option(help="Audit forecasts in this many equal ranges.")] = None,
     out: options.Report = None,
-    json: options.Json = None,
     card: Annotated[
         Path | None, typer.Option(help="Write a model card here, as Markdown (.md) or one HTML file (.html).")
     ] = None,
@@ -297,14 +298,14 @@ def audit(
     With two --prob, before and after, the differences are tested, and the report and exit code are about the second.
     Where rows may not move, --sql prints a query whose answer, sums only, is audited by --sums.
     """
-    with running("audit") as run:
+    with running("audit", printing) as run:
         rows = {"--time": time, "--issued": issued, "--clusters": clusters, "--categorical": categorical,
                 "--search": search or None, "--intersections": intersections or None, "--loss": loss}  # fmt: skip
         named = {"--prob": prob, "--target": target, "--features": features, "--groups": groups, "--weights": weights}
         query = {"--table": table, "--scales": scales, "--min-cell": min_cell or None}
+        written = {"--out": out, "--json": printing.json_file, "--card": card, "--state": state}
         if sql is not None:
-            outputs = {"--out": out, "--json": json, "--card": card, "--state": state}
-            _refuse("--sql", {"FILE": file, "--sums": sums} | outputs | rows)
+            _refuse("--sql", {"FILE": file, "--sums": sums, **written, "--json": printing.json} | rows)
             _print_query(sql, named, query, positive, levels, like, run)
             return
         _refuse("a file", query)
@@ -312,14 +313,13 @@ def audit(
             like_rows = {"FILE": file, "--like": like, "--levels": levels, "--positive": positive}
             _refuse("--sums", like_rows | named | rows)
         with (replace(text, **PLAIN) if sums else text).open(file := _needed("FILE", file or sums)) as source:
-            protect(
-                [file, *(str(path) for path in (like, titles) if path is not None)],
-                {"--out": out, "--json": json, "--card": card, "--state": state},
-            )
+            protect([file, *(str(path) for path in (like, titles) if path is not None)], written)
             carded = card is not None and as_page(card)
             found: Audit | Comparison
             if sums is not None:
                 found = Audit.from_sums(_answer(source), title=options.heading(title, file), seed=seed)
+                assert found.sums.reader is not None
+                columns: JudgedColumns = found.sums.reader
                 said = Titles() if titles is None else Titles.read(titles)
             else:
                 single = {"--issued": issued, "--state": state, "--search": search or None}
@@ -346,13 +346,19 @@ def audit(
                 reading = Reading(file, columns, counted, options.threads(jobs), run, texts, second, trees)
                 found = reading.audit(source, encoder, settings)
             found_with = {"losses": loss or [], "tolerance": tolerance if fail_above is None else fail_above}
-            findings = _save(found, out, json, titles=said, **found_with)
+            findings = _save(found, out, run, titles=said, **found_with)
             if card is not None:
                 put_text(card, written_card(findings, html=carded))
             if state is not None and isinstance(found, Audit):
                 found.save(state)
             run.kept = "the report is written"
-            _show(findings, Output(), details)
+            fractional = isinstance(found, Audit) and found.sums.tally.table[..., FRACTIONAL].any()
+            _show(findings, columns, run, details, binary=not fractional)
+            for what, where in zip(("report", "figures", "card", "state"), written.values(), strict=True):
+                if where is not None:
+                    run.say(f"{what}: {where}")
+            if out is None:
+                run.say("next: the same with --out report.html, for all groups and pictures")
     verdict = findings.headline.verdict
     if verdict == "miscalibrated" and (strict or fail_above is not None):
         raise typer.Exit(FAILED)
@@ -435,17 +441,20 @@ def _titles(path: Path | None, columns: Sequence[str], read: Collection[str]) ->
     return titles.among(read)
 
 
-def _save(found: Audit | Comparison, out: Path | None, json: Path | None, **settings: Any) -> Findings:
-    """Compute the findings once, and write the files asked for."""
+def _save(found: Audit | Comparison, out: Path | None, run: Run, **settings: Any) -> Findings:
+    """Compute the findings once, and write the files that were requested."""
     findings = found.to_findings(created_at=created_at(), **settings)
-    if json is not None:
-        put_text(json, findings.to_json())
+    if run.printing.json is not None:
+        run.write(findings.to_json())
     if out is not None:
         put_text(out, render(findings))
     return findings
 
 
-def _show(findings: Findings, console: Console, details: bool) -> None:
+def _show(findings: Findings, columns: JudgedColumns, run: Run, details: bool, *, binary: bool) -> None:
+    console = run.output
+    if findings.comparison is None:
+        _facts(findings, columns, binary).show(console)
     show_comparison(findings, console)
     show_headline(findings, console)
     tested = [one for one in findings.witnesses[:5] if one.p_value is not None]
@@ -455,6 +464,27 @@ def _show(findings: Findings, console: Console, details: bool) -> None:
         console.print(f"  {witness.sentence}", markup=False, highlight=False)
     if details:
         _show_details(findings, console)
+
+
+def _facts(findings: Findings, columns: JudgedColumns, binary: bool) -> Facts:
+    """Return what the forecasts are worth and where they are off most, as other commands print it."""
+    scores, rows = findings.scores, findings.identity.n
+    roles = {
+        "forecast": [columns.prob], "target": [columns.target], "groups": columns.groups, "features": columns.features,
+        "time": [columns.time], "weights": [columns.weights], "clusters": [columns.clusters],
+    }  # fmt: skip
+    found = Facts("audit", findings.identity.title, rows)
+    found.columns = {role: [name for name in names if name] for role, names in roles.items() if any(names)}
+    if scores is not None and scores.brier is not None and scores.log_loss is not None and scores.mean_y is not None:
+        found.base_rate = scores.mean_y
+        own = ForecastScore(columns.prob, scores.brier, scores.log_loss)
+        found.scores = [own, *([base_rate_alone(scores.mean_y, scores.mean_y)] if binary else [])]
+    found.groups = [
+        GroupGap(one.title or one.name, round(one.n), one.mean_y, one.mean_p, one.gap, one.low, one.high)
+        for one in sorted(findings.groups, key=lambda one: -abs(one.gap))
+        if not one.small
+    ]
+    return found
 
 
 def _show_details(findings: Findings, console: Console) -> None:

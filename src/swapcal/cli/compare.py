@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import pyarrow as pa
 import typer
 from rich.box import SIMPLE_HEAD
+from rich.console import Console
 from rich.table import Table
 
 from swapcal._display import changes, named, points
@@ -14,7 +15,7 @@ from swapcal.audit.verdict import TOLERANCE
 from swapcal.benchmark import Benchmark, Method, cross_validated, in_time_order
 from swapcal.cli import options
 from swapcal.cli.options import OnBadRow, listed, scored
-from swapcal.cli.progress import Output, Run, bar, running
+from swapcal.cli.progress import Run, bar, running
 from swapcal.cli.rows import ColumnDoubts, all_scores, numbers_or_text
 from swapcal.cli.stream_table import Roles, StreamReader, StreamTable
 from swapcal.kernels.tally import FLOOR
@@ -33,6 +34,7 @@ MOST_COLUMNS = 20
 def compare(
     file: options.File,
     text: options.DatedText,
+    printing: options.Printing,
     target: options.Target,
     score: Annotated[str, typer.Option(help="Column with your probabilities (name:logit for logits).")],
     groups: options.Groups = None,
@@ -49,7 +51,6 @@ def compare(
     categorical: options.Categorical = None,
     folds: Annotated[int, typer.Option(help="Folds of the cross-validation.")] = 5,
     out: options.Report = None,
-    json: options.Json = None,
     tolerance: options.Tolerance = TOLERANCE,
     title: options.Title = None,
     on_bad_row: options.BadRow = OnBadRow.stop,
@@ -71,8 +72,8 @@ def compare(
 
     Rows without an outcome are left out and counted. Exit code 0 on success, 2 on bad input.
     """
-    with running("compare") as run, text.open(file) as source:
-        protect([file], {"--out": out, "--json": json})
+    with running("compare", printing) as run, text.open(file) as source:
+        protect([file], {"--out": out, "--json": printing.json_file})
         if label_time and not time:
             raise ValueError("--label-time: given without --time, expected both")
         roles = Roles(
@@ -97,12 +98,12 @@ def compare(
         settings = {"tolerance": tolerance, "title": options.heading(title, file), "seed": seed}
         contest = _contest(stream, roles, folds, run, settings)
         created = created_at()
-        if json is not None:
-            contest.to_json(json, created_at=created)
+        if printing.json is not None:
+            run.write(contest.to_json(created_at=created))
         if out is not None:
             contest.to_html(out, created_at=created)
             run.kept = f"{out} is written"
-        _show(contest, Output())
+        _show(contest, run.output)
 
 
 def _contest(stream: StreamTable, roles: Roles, folds: int, run: Run, settings: dict[str, Any]) -> Benchmark:
@@ -191,7 +192,7 @@ def _groups(table: pa.Table, roles: Roles) -> dict[str, Any]:
     return {name: table[name].to_pylist() for name in texts if len(table[name].unique()) <= MOST_CATEGORIES}
 
 
-def _show(contest: Benchmark, console: Output) -> None:
+def _show(contest: Benchmark, console: Console) -> None:
     table = Table(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     for heading in ("method", "Brier", "log loss", "worst group gap", "verdict", "Brier less yours"):
         free = heading == "worst group gap"

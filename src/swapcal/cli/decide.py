@@ -1,8 +1,9 @@
 """`swapcal decide`: a column of probabilities in, actions for every loss out."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +29,7 @@ from swapcal.tables.sources import InputError
 def decide(
     file: options.File,
     text: options.Text,
+    printing: options.Printing,
     prob: options.Prob,
     loss: Annotated[
         list[str] | None, typer.Option(help="Such as pinball:0.9 or newsvendor:under=3,over=@cost; repeatable.")
@@ -46,9 +48,10 @@ def decide(
     the row's value of that column. Rows in messages count from 1, without the header. Exit code 0 on success, 2 on bad
     input.
     """
-    with running("decide") as run, text.open(file) as source:
+    with running("decide", printing) as run, text.open(file) as source:
         target, out = target or label, output or out
-        protect([file, loss_file], {"--out": out}, tables=["--out"])
+        protect([file, loss_file], {"--out": out, "--json": printing.json_file}, tables=["--out"])
+        printing.refuse_two(out)
         specifications = [specify(text) for text in loss or []]
         specifications += read_toml(loss_file) if loss_file else []
         if not specifications:
@@ -60,8 +63,13 @@ def decide(
             prob, target, tuple(listed(keep, source.columns)), positive_value, source.dialect.decimal
         )
         totals = _run(source, out, columns, _distinct(specifications), run)
-        run.console.print(_summary(specifications, totals))
+        costs = _costs(specifications, totals)
+        run.write(json.dumps({"command": "decide", "rows": totals.rows, "with_outcome": totals.known, "losses": costs}))
+        if not printing.prints_json:
+            run.console.print(_summary(costs, totals))
         run.say_unmatched(positive_value)
+        if out != "-":
+            run.say(f"actions: {out}")
 
 
 @dataclass(frozen=True)
@@ -131,15 +139,23 @@ def _outcomes(piece: Piece, columns: DecisionColumns) -> Array:
     return checked_outcomes(column, columns.target, piece.first, columns.positive, columns.decimal)
 
 
-def _summary(specifications: list[Specification], totals: Totals) -> Table:
+def _costs(specifications: list[Specification], totals: Totals) -> list[dict[str, Any]]:
+    """Return the mean costs of each loss, realised ones if there are outcomes."""
+    found: list[dict[str, Any]] = []
+    for index, specification in enumerate(specifications):
+        realised = float(totals.realised[index]) / totals.known + 0.0 if totals.known else None
+        expected = float(totals.expected[index]) / totals.rows + 0.0
+        found.append({"loss": specification.name, "mean_expected_cost": expected, "mean_realised_cost": realised})
+    return found
+
+
+def _summary(costs: list[dict[str, Any]], totals: Totals) -> Table:
     labelled = "" if totals.known in (0, totals.rows) else f", {totals.known:,} with an outcome"
     table = Table(title=f"{totals.rows:,} rows{labelled}")
     for heading in ("loss", "mean expected cost", *(["mean realised cost"] if totals.known else [])):
         table.add_column(heading, justify="left" if heading == "loss" else "right")
-    for index, specification in enumerate(specifications):
-        means = [totals.expected[index] / totals.rows]
-        means += [totals.realised[index] / totals.known] if totals.known else []
-        table.add_row(specification.name, *(f"{mean + 0.0:.6g}" for mean in means))
+    for name, *means in (one.values() for one in costs):
+        table.add_row(name, *(f"{mean:.6g}" for mean in means if mean is not None))
     return table
 
 

@@ -3,15 +3,19 @@
 import time as clock
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
+import numpy as np
+import pyarrow as pa
 import typer
 
 from swapcal.batch.model import Model
 from swapcal.batch.settings import FitSettings
 from swapcal.cli import options
+from swapcal.cli.forecasting import losses
 from swapcal.cli.options import OnBadRow, listed, scored
-from swapcal.cli.progress import Run, bar, running
+from swapcal.cli.progress import Facts, ForecastScore, Run, bar, running
 from swapcal.cli.rows import (
     SCORE,
     SCORE_KIND,
@@ -19,9 +23,11 @@ from swapcal.cli.rows import (
     TARGET,
     TYPES,
     ColumnDoubts,
+    GroupGaps,
     HashSample,
     OutcomeTimes,
     all_scores,
+    columns_used,
     numbers_or_text,
     types_of,
 )
@@ -38,6 +44,7 @@ ROOM, FEWEST = 3_500_000, 50_000
 def fit(
     file: options.File,
     text: options.DatedText,
+    printing: options.Printing,
     target: options.Target,
     out: Annotated[Path, typer.Option("--out", "-o", help="Model file to write.")],
     score: Annotated[
@@ -70,16 +77,20 @@ def fit(
     on_bad_row: options.BadRow = OnBadRow.stop,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the sample, the order of rows, folds and draws.")] = 0,
     positive: options.Positive = None,
+    details: options.Details = False,
 ) -> None:
     """Fit a model whose probabilities hold for every group, from a table alone or around another model's score.
+
+    Prints the columns used, the Brier score and log loss of forecasts made before each row's outcome was used, beside
+    those of the score as given and of the base rate, and the groups with the largest gaps.
 
     The model file holds arrays and names, no code and no rows. Rows without an outcome are left out and counted. Rows
     in messages count from 1, without the header. The file is read in pieces; of one with more rows than --rows, those
     are fitted whose numbers have the smallest hashes: a random sample, always the same. Column types are detected
     from the first 64 MiB. Exit code 0 on success, 2 on bad input.
     """
-    with running("fit") as run, text.open(file) as source:
-        protect([file], {"--out": out})
+    with running("fit", printing) as run, text.open(file) as source:
+        protect([file], {"--out": out, "--json": printing.json_file})
         settings = FitSettings(
             target=levels,
             epsilon=epsilon,
@@ -106,10 +117,12 @@ def fit(
         stream = _sample(reader, rows or max(FEWEST, ROOM // len(source.columns)), seed, run)
         start = clock.perf_counter()
         known = stream.labelled(target, run)
+        run.step(f"{file}: {len(known.y):,} rows with an outcome read")
         numbers_or_text(known.features)  # refuses what a model cannot hold
         doubts = ColumnDoubts.of(known.features.drop_columns([*roles.scores]), known.y, roles.chosen())
         known = replace(known, features=known.features.drop_columns([*doubts.unused]))
         model = _fit(known, roles, settings, run)
+        run.step(f"{model.dim} coordinates fitted")
         used = model.notes[TYPES]
         model.notes[SPELT] = {
             option: [name for name in getattr(source.dialect, option) if name in used]
@@ -117,11 +130,35 @@ def fit(
         }
         model.save(out)
         run.kept = f"{out} is written"
-        run.say(f"{model.rows:,} rows, {model.dim} coordinates in {clock.perf_counter() - start:.1f} s → {out}")
         reader.say_skipped(run)
-        run.say_unused(doubts.unused)
         _say_doubts(known, doubts, run)
-        run.say(str(model.certificate))
+        facts = _facts(model, known, roles, doubts)
+        facts.file, facts.written = file, {"model": str(out)}
+        facts.next = f"swapcal predict {quote(str(out))} NEW_FILE --out predictions.csv"
+        facts.seconds = clock.perf_counter() - start
+        facts.details = str(model.certificate).splitlines() if details else ()
+        facts.tell(run)
+        facts.end(run)
+
+
+def _facts(model: Model, known: StreamTable, roles: Roles, doubts: ColumnDoubts) -> Facts:
+    """Return what was fitted, and how well it forecasts rows whose outcomes it has not used."""
+    features, y = known.features, known.y
+    assert model.held_out is not None, "it was fitted just now"
+    some = np.isfinite(model.held_out)
+    y, p, gaps = y[some], model.held_out[some], GroupGaps(roles.groups)
+    gaps.add(features.filter(pa.array(some)), p, y)
+    own, constant = gaps.scored("swapcal, out of fold")
+    given = []
+    for name, kind in roles.scores.items():
+        squares, logs = losses(all_scores(features[name], name, kind, known.rows)[some, None], y)
+        given.append(ForecastScore(f"{name}, as given", float(squares[0]) / len(y), float(logs[0]) / len(y)))
+    return Facts(
+        "fit", "", len(known.y), base_rate=float(known.y.mean()), columns=columns_used(roles, model.notes[TYPES]),
+        left_out=doubts.unused | dict.fromkeys(roles.drop, "--drop"), scores=[own, *given, constant],
+        scored_on="out of fold: each row is forecast by a fit to other rows",
+        groups=gaps.found(),
+    )  # fmt: skip
 
 
 def _say_doubts(stream: StreamTable, doubts: ColumnDoubts, run: Run) -> None:

@@ -4,11 +4,11 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from swapcal.cli import STOPPED, options
@@ -26,18 +26,22 @@ from swapcal.cli.forecasting import (
     traced,
 )
 from swapcal.cli.options import OnBadRow, listed, scored
-from swapcal.cli.progress import LOG_LOSS, Run, running, stoppable
-from swapcal.cli.rows import OutcomeWindows, unused_columns
+from swapcal.cli.progress import LOG_LOSS, Facts, Run, running, stoppable
+from swapcal.cli.rows import OutcomeWindows, columns_used, unused_columns
 from swapcal.cli.stream_table import Roles, StreamReader
 from swapcal.live import Live, Status
 from swapcal.tables.output import protect
 from swapcal.tables.sources import InputError
+
+NAMED = {"--out": "forecasts", "--state": "state", "--report": "report"}
+"""What the files are called that a user may request."""
 
 
 @options.reads_text
 def forecast(
     file: options.File,
     text: options.DatedText,
+    printing: options.Printing,
     target: options.Target,
     time: Annotated[str | None, typer.Option(help="Column with the time of each forecast; must not decrease.")] = None,
     id: Annotated[
@@ -73,6 +77,7 @@ def forecast(
     on_bad_row: options.BadRow = OnBadRow.stop,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of the draws; 0 by default.")] = None,
     positive: options.Positive = None,
+    details: options.Details = False,
 ) -> None:
     """Forecast each row, then learn its outcome, in the order of the file.
 
@@ -98,11 +103,14 @@ def forecast(
         return stopping()
 
     with (
-        running("forecast") as run,
+        running("forecast", printing) as run,
         stoppable() as stopping,
         text.open(file, until, follow=follow) as source,
     ):
-        protect([file], {"--out": out, "--report": report, "--state": state}, tables=["--out"])
+        written = {"--out": out, "--report": report, "--state": state, "--json": printing.json_file}
+        protect([file], written, tables=["--out"])
+        printing.refuse_two(out)
+        unused: dict[str, str] = {}
         for option, given in (("--label-time", label_time), ("--matures", matures)):
             if given and not time:
                 raise InputError(f"{option}: given without --time, expected both")
@@ -126,7 +134,6 @@ def forecast(
             reader = StreamReader(source, roles, skip=skip, positive=counted, jobs=threads, taken=taken)
             if saved is None and not follow:
                 unused = unused_columns(reader.peek().features, roles.chosen(), reader.total is not None)
-                run.say_unused(unused)
                 reader.leave_out([*unused])
                 roles = reader.roles
             belief = options.outcome_settings(window, silence, prior, unseen, roles.scores)
@@ -145,10 +152,20 @@ def forecast(
                 save_live(live, state)
             run.kept = f"{f'{out} and ' if out else ''}{state} written, the report is not"
         verdict = page.write() if page is not None and not tally.stopped else None
-        show_summary(run, live.status(), before, tally)
         tally.times.say(run)
         reader.say_skipped(run)
         run.say_unmatched(counted)
+        facts = Facts(
+            "forecast", source.name, tally.rows,
+            base_rate=tally.gaps.base_rate if tally.labelled else None, columns=columns_used(roles, tally.types),
+            left_out=unused | {name: "--drop" for name in roles.drop if name not in unused},
+            scores=tally.scored(), groups=tally.gaps.found(), seconds=tally.seconds,
+            written={NAMED[option]: str(path) for option, path in written.items() if path and option in NAMED},
+            scored_on=_scored_on(live.status(), tally), next=_next(live.status(), roles, out, report, state),
+            details=_details(live, tally) if details else (),
+        )  # fmt: skip
+        facts.tell(run)
+        show_summary(run, live.status(), before, tally)
         _say_status(run, live)
         fresh = not (follow or before.forecasts or trees or tally.stopped) and file != "-"
         if fresh and (more := _repair(live, roles, tally)) is not None:
@@ -159,6 +176,7 @@ def forecast(
                 _say_both_ways(run, rows, ways, more, stopping)
         if verdict is not None:
             run.say(verdict)
+        facts.end(run)
         if tally.stopped:
             run.say(_kept(reader, tally, out, state), "yellow")
     if tally.stopped:
@@ -234,14 +252,10 @@ def _kept(reader: StreamReader, tally: RunningScores, out: str | None, state: Pa
 
 
 def show_summary(run: Run, status: Status, before: Status, tally: RunningScores) -> None:
-    """Print the number of rows and the scores."""
+    """Print how many outcomes were learned, in this run and in all."""
     if not tally.rows:
         say_labels(run, status)
         return
-    if tally.labelled:
-        run.console.print(_scores(tally))
-    if status.silent:
-        run.say(f"scored: {tally.labelled:,} rows whose window has ended, without a report as silence")
     if before.forecasts:
         run.say(
             f"this run: {tally.rows:,} forecasts, {status.labels - before.labels:,} outcomes learned; with all before:"
@@ -249,18 +263,27 @@ def show_summary(run: Run, status: Status, before: Status, tally: RunningScores)
     say_labels(run, status)
 
 
-def _scores(tally: RunningScores) -> Table:
-    brier, logs = tally.brier(), tally.log_loss()
-    blend = 2 + len(tally.scores)
-    best = blend + 1 + int(np.argmin(brier[blend + 1 :]))
-    table = Table(title=f"{tally.rows:,} rows, {tally.rows / max(tally.seconds, 1e-9):,.0f} rows/s")
-    for heading in ("forecast", "Brier", LOG_LOSS):
-        table.add_column(heading, justify="left" if heading == "forecast" else "right")
-    for k in (*range(blend), best):
-        always = np.isfinite(brier[k])
-        figures = [f"{value:.5f}" if always else "not always given" for value in (brier[k], logs[k])]
-        table.add_row(escape(tally.names[k]), *figures)
-    return table
+def _scored_on(status: Status, tally: RunningScores) -> str:
+    if not tally.labelled:
+        return ""
+    ended = f"; the {tally.labelled:,} rows whose window has ended, no report as silence" if status.silent else ""
+    return f"each row was forecast before its outcome was learned{ended}"
+
+
+def _next(status: Status, roles: Roles, out: str | None, report: Path | None, state: Path | None) -> str:
+    """Return the command that a user is likely to want next."""
+    if state is not None and roles.id is not None and status.open:
+        return f"swapcal label {quote(str(state))} OUTCOMES --target {quote(roles.target)} --id {quote(roles.id)}"
+    if report is None:
+        return "the same with --report report.html, for an audit of these forecasts by group"
+    if out is not None and out != "-":
+        return f"swapcal monitor {quote(out)} --prob mean --target {quote(roles.target)}"
+    return "the same with --out forecasts.csv, to keep the forecasts"
+
+
+def _details(live: Live, tally: RunningScores) -> list[str]:
+    speed = f"{tally.rows / max(tally.seconds, 1e-9):,.0f} rows/s"
+    return [speed, *(str(live.certificate()).splitlines() if live.status().labels else ())]
 
 
 def say_labels(run: Run, status: Status) -> None:

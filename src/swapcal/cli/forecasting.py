@@ -18,8 +18,8 @@ from scipy.special import expit
 
 from swapcal.archive import ArchiveError, put_text
 from swapcal.arrays import Array, Flags, Integers
-from swapcal.cli.progress import Run, bar
-from swapcal.cli.rows import HeldPiece, OutcomeTimes, OutcomeWindows
+from swapcal.cli.progress import ForecastScore, Run, bar
+from swapcal.cli.rows import GroupGaps, HeldPiece, OutcomeTimes, OutcomeWindows, types_of
 from swapcal.cli.stream_table import Roles, StreamReader, StreamTable
 from swapcal.features import Encoded
 from swapcal.kernels.tally import log_losses
@@ -206,13 +206,13 @@ class ForecastReport:
             self._audit.add(**columns)
 
     def write(self) -> str:
-        """Render the findings; return the verdict on the issued levels in a sentence, and where the report is."""
+        """Render the findings; return the verdict on the issued levels in a sentence."""
         if self._audit is None:
             raise InputError(f"{self._path}: given {self._file} without labels, expected some to report on")
         findings = self._audit.to_findings(certificate=self._live.certificate().as_dict())
         findings = findings.warned(self._live.status().sentences())
         put_text(self._path, render(findings))
-        return f"{findings.headline.verdict}: {findings.headline.sentence}\nreport: {self._path}"
+        return f"{findings.headline.verdict}: {findings.headline.sentence}"
 
     def _is_grouping(self, column: Any) -> bool:
         return len(pc.unique(column)) <= GROUPS_SHOWN
@@ -258,18 +258,22 @@ class RunningScores:
     report: ForecastReport | None = None
     longest: float = 0.0
     """the longest time from a forecast to its outcome"""
+    gaps: GroupGaps = field(default_factory=GroupGaps)
+    """of the mean forecasts, by group"""
+    types: dict[str, str] = field(default_factory=dict)
+    """of the columns that are learned from"""
 
     @classmethod
     def of(cls, live: Live, roles: Roles, report: ForecastReport | None = None) -> Self:
         """Return no sums yet."""
         windows = OutcomeWindows(live.settings["matures"], live.settings["silence"])
-        return cls(roles.scores, live.experts, windows=windows, report=report)
+        return cls(roles.scores, live.experts, windows=windows, report=report, gaps=GroupGaps(roles.groups))
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the scored forecasts, in order."""
         given = (f"{name}, as given" for name in self.scores)
-        return ("issued p", "mean", *given, *(f"best single expert ({name})" for name in self.experts))
+        return ("level p, as issued", "mean", *given, *(f"best single expert ({name})" for name in self.experts))
 
     def add(self, trace: Trace, stream: StreamTable, read: StreamTable) -> None:
         """Add one piece, which was read with others."""
@@ -277,6 +281,7 @@ class RunningScores:
             waits = np.where(np.isnan(stream.y), np.nan, stream.label_time - stream.time)
             self.longest = max(self.longest, float(np.nanmax(waits, initial=0.0)))
         self.rows += len(stream.y)
+        self.types = self.types or types_of(stream.features)
         if self.report is None:  # nothing else needs the contexts, which may wait for a window's end
             trace = Trace(trace.forecast, np.zeros((len(trace), 0)), trace.experts)
         for piece in self.windows.ended(stream, trace, read):
@@ -300,12 +305,23 @@ class RunningScores:
         self.squares = self.squares + squares if len(self.squares) else squares
         self.logs = self.logs + logs if len(self.logs) else logs
         self.labelled += int(known.sum())
+        self.gaps.add(stream.features, trace.forecast.mean, y)
         if self.report is not None:
             self.report.add(stream, trace, piece.read)
 
     def in_words(self) -> str:
         """Return the Brier score of the mean, empty before the first outcome."""
         return f"Brier {self.brier()[1]:.4f}" if self.labelled else ""
+
+    def scored(self) -> list[ForecastScore]:
+        """Return the mean, the issued level, the scores as given, the best expert in hindsight and the base rate."""
+        if not self.labelled:
+            return []
+        brier, logs = self.brier(), self.log_loss()
+        blend = 2 + len(self.scores)
+        best = blend + 1 + int(np.argmin(brier[blend + 1 :]))
+        made = [ForecastScore(self.names[k], float(brier[k]), float(logs[k])) for k in (1, 0, *range(2, blend), best)]
+        return [*made, *self.gaps.scored("mean")[1:]]
 
     def brier(self) -> Array:
         """Mean squared errors."""

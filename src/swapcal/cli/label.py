@@ -1,5 +1,6 @@
 """`swapcal label`: teach a saved state the outcomes of earlier forecasts, by id."""
 
+import json
 import math
 import re
 from collections import Counter
@@ -19,6 +20,7 @@ from swapcal.live import ConflictingLabelError, ExpiredIdError, Live, UnknownIdE
 from swapcal.live.validation import Id
 from swapcal.tables.delimited import Piece
 from swapcal.tables.outcomes import Positive, ReadAs, checked_outcomes, floats, outcomes
+from swapcal.tables.output import protect
 from swapcal.tables.sources import InputError
 
 
@@ -43,6 +45,7 @@ def label(
     ],
     file: options.File,
     text: options.DatedText,
+    printing: options.Printing,
     target: options.Target,
     id: Annotated[str, typer.Option(help="Column with the ids of the forecasts.")],
     time: Annotated[str | None, typer.Option(help="Column with the time at which each outcome became known.")] = None,
@@ -67,7 +70,8 @@ def label(
     and differs from silence is a correction, which is counted and not learned.
     Exit code 0 on success, 2 on bad input, with the state unchanged.
     """
-    with running("label") as run, text.open(file) as source:
+    with running("label", printing) as run, text.open(file) as source:
+        protect([state, file], {"--json": printing.json_file})
         if not state.exists():
             raise InputError(f"{state}: given no such state, expected one made by `swapcal forecast --state`")
         with holding(state, "its labels"):
@@ -82,9 +86,12 @@ def label(
             if until is not None:
                 live.settle(_moment(until))
             save_live(live, state)
+        status = live.status()
+        run.write(json.dumps({"command": "label", "rows": dict(counts), "learned": status.labels, "open": status.open}))
         _say(run, counts)
-        say_labels(run, live.status())
+        say_labels(run, status)
         run.say_unmatched(positive_value)
+        run.say(f"state: {state}")
 
 
 def _moment(text: str) -> float | str:

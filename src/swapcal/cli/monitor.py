@@ -13,8 +13,8 @@ from rich.console import Console
 from swapcal.archive import ArchiveError, put_text
 from swapcal.cli import options
 from swapcal.cli.options import listed
-from swapcal.cli.progress import Output, Run, bar, running
-from swapcal.cli.rows import OutcomeTimes, kinds, with_outcomes
+from swapcal.cli.progress import Facts, Run, bar, running
+from swapcal.cli.rows import GroupGaps, OutcomeTimes, kinds, with_outcomes
 from swapcal.monitor import Monitor
 from swapcal.report.monitoring import render_monitoring
 from swapcal.tables.formats import Source
@@ -33,6 +33,7 @@ QUIET, ALARM = 0, 1
 def monitor(
     file: options.File,
     text: options.DatedText,
+    printing: options.Printing,
     prob: Annotated[str, typer.Option(help="Column of mean forecasts, issued before the outcomes were known.")],
     target: options.Target,
     groups: options.Groups = None,
@@ -61,10 +62,10 @@ def monitor(
     state: Annotated[
         Path | None, typer.Option(help="Continue from this state if it exists, and write the new state to it.")
     ] = None,
-    json: Annotated[Path | None, typer.Option(help="Write the summary here, as JSON; - for standard output.")] = None,
     out: options.Report = None,
     title: options.Title = None,
     positive: options.Positive = None,
+    details: options.Details = False,
 ) -> None:
     """Monitor forecasts over time, overall and per group, with alarms that stay valid however often you look.
 
@@ -74,8 +75,8 @@ def monitor(
     Rows in messages count from 1, without the header.
     Exit code 0: no alarm; 1: an alarm is raised, or was raised by these rows and ended; 2: could not run.
     """
-    with running("monitor") as run, text.open(file) as source:
-        protect([file], {"--out": out, "--json": None if json == Path("-") else json, "--state": state})
+    with running("monitor", printing) as run, text.open(file) as source:
+        protect([file], {"--out": out, "--json": printing.json_file, "--state": state})
         fresh = Monitor(
             groups=listed(groups, source.columns),
             products=[listed([one], source.columns) for one in product or ()],
@@ -94,18 +95,30 @@ def monitor(
         positive_value = options.positive_in(target, positive, source)
         columns = JudgedColumns(prob, target, groups=tuple(watching.columns()), weights=weights, time=time)
         pieces = _pieces(source, columns, positive_value, run)
-        outcomes = OutcomeTimes()
+        outcomes, gaps = OutcomeTimes(), GroupGaps(listed(groups, source.columns))
         for table in pieces if time is None else [_sorted(list(pieces), time)]:
             _enter(watching, rows := Table(table), columns)
             outcomes.add(rows.numbers(target), None if time is None else rows.raw(time), rows.numbers(prob))
+            gaps.add(table.select(listed(groups, source.columns)), rows.numbers(prob), rows.numbers(target))
         if state is not None:
             watching.save(state)
             run.kept = f"{state} is written"
         summary = watching.summary(options.heading(title, file))
-        _write(summary, json, out)
-        if json != Path("-"):
-            _show(summary, Output())
+        if out is not None:
+            put_text(out, render_monitoring(summary))
+        if printing.json is not None:
+            run.write(codec.dumps(summary, indent=1, ensure_ascii=False))
+        facts = Facts("monitor", options.heading(title, file), gaps.labelled, base_rate=gaps.base_rate)
+        if weights is None:
+            facts.scores, facts.groups = gaps.scored(prob), gaps.found()
+        else:
+            facts.base_rate = None
+        facts.show(run.output)
+        _show(summary, run.output, details)
         outcomes.say(run)
+        facts.written = {what: str(path) for what, path in (("report", out), ("state", state)) if path is not None}
+        facts.next = "the same with --out monitor.html, for pictures over time" if out is None else ""
+        facts.end(run)
     raise typer.Exit(ALARM if summary["alarmed"] or len(summary["log"]) > known else QUIET)
 
 
@@ -162,17 +175,7 @@ def _enter(watching: Monitor, table: Table, columns: JudgedColumns) -> None:
         watching.add(records, p[some], y[some], *own)
 
 
-def _write(summary: dict[str, Any], json: Path | None, out: Path | None) -> None:
-    text = codec.dumps(summary, indent=1, ensure_ascii=False)
-    if json == Path("-"):
-        print(text)
-    elif json is not None:
-        put_text(json, text)
-    if out is not None:
-        put_text(out, render_monitoring(summary))
-
-
-def _show(summary: dict[str, Any], console: Console) -> None:
+def _show(summary: dict[str, Any], console: Console, details: bool) -> None:
     style = "red" if summary["alarmed"] else "green"
     console.print(summary["sentence"], style=style, markup=False, highlight=False)
     alarms = summary["alarms"] + [alarm for alarm in summary["log"] if alarm not in summary["alarms"]]
@@ -187,4 +190,5 @@ def _show(summary: dict[str, Any], console: Console) -> None:
     if len(warnings) > MOST_WARNINGS:
         console.print(f"… and {len(warnings) - MOST_WARNINGS:,} more warnings.", style="yellow", highlight=False)
     life = summary["lifetime"]
-    console.print(f"Lifetime test: p = {life['p_value']:.2g}, valid at every look.", markup=False, highlight=False)
+    if details or life["rejected"]:
+        console.print(f"Lifetime test: p = {life['p_value']:.2g}, valid at every look.", markup=False, highlight=False)

@@ -3,7 +3,8 @@
 import functools
 import inspect
 import os
-from collections.abc import Callable, Iterable, Sequence
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -12,10 +13,12 @@ from typing import Annotated, Any, Self
 
 import typer
 
+from swapcal.cli import COMMANDS
 from swapcal.tables import outcomes
 from swapcal.tables.clock import duration
 from swapcal.tables.dialect import Dialect
 from swapcal.tables.formats import Source, open_source
+from swapcal.tables.frame import nearest
 from swapcal.tables.sources import AUTO, InputError
 
 
@@ -35,7 +38,7 @@ class OnBadRow(StrEnum):
     skip = "skip"
 
 
-READING = "Reading"
+READING, PRINTING = "Reading", "Printing"
 
 FILE = typer.Argument(
     help="CSV, TSV, JSONL (also .gz) or Parquet, or a folder of such files; - reads standard input.", metavar="FILE"
@@ -93,7 +96,9 @@ Positive = Annotated[
 Report = Annotated[
     Path | None, typer.Option("--out", "-o", "--report", help="Write the report here, as one HTML file.")
 ]
-Json = Annotated[Path | None, typer.Option(help="Write the report's figures here, as JSON.")]
+Details = Annotated[
+    bool, typer.Option("--details", help="Print also what the theory certifies, and how.", rich_help_panel=PRINTING)
+]
 Title = Annotated[str | None, typer.Option(help="Heading of the report; default: the file's name.")]
 Tolerance = Annotated[
     float, typer.Option(help="Largest error called small, as a difference of probabilities: 0.01 is one point.")
@@ -193,17 +198,107 @@ class DatedText(Text):
     ] = Order.auto
 
 
+def _configured(context: typer.Context, path: Path | None) -> Path | None:
+    """Take the options that the command line lacks from a TOML file's table of this command."""
+    if path is None:
+        return None
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise typer.BadParameter(f"{path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"{path}: given invalid TOML ({error}), expected TOML") from None
+    for name, table in tables.items():
+        if name not in COMMANDS or not isinstance(table, dict):
+            expected = f"a table for each command, such as [{context.command.name}]{nearest(name, COMMANDS)}"
+            raise typer.BadParameter(f"{path}: given {name!r}, expected {expected}")
+    context.default_map = dict(_defaults(context.command, tables.get(str(context.command.name), {}), path))
+    return path
+
+
+def _defaults(command: Any, table: dict[str, Any], path: Path) -> Iterator[tuple[str, Any]]:
+    """Yield the parameters that a table gives, with values as the command line would spell them."""
+    known = {option.removeprefix("--"): one for one in command.params for option in one.opts if _is_long(option)}
+    for key, value in table.items():
+        place = f"{path}: [{command.name}] {key}"
+        if key not in known or key in ("config", "help"):
+            raise typer.BadParameter(f"{place}: given no option of this command, expected one{nearest(key, [*known])}")
+        parameter = known[key]
+        if getattr(parameter, "is_flag", False):
+            if not isinstance(value, bool):
+                raise typer.BadParameter(f"{place}: given {value!r}, expected true or false")
+            yield parameter.name, value
+            continue
+        values = value if isinstance(value, list) else [value]
+        if any(isinstance(one, dict | list | bool) for one in values) or (len(values) != 1 and not parameter.multiple):
+            raise typer.BadParameter(f"{place}: given {value!r}, expected text or a number")
+        yield parameter.name, [*map(str, values)] if parameter.multiple else str(value)
+
+
+def _is_long(option: str) -> bool:
+    """Tell whether a name is an option's with two hyphens, or an argument's."""
+    return option.startswith("--") or not option.startswith("-")
+
+
+@dataclass(frozen=True)
+class Printing:
+    """What a command prints, and its configuration: options of every command that reads a table."""
+
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.", rich_help_panel=PRINTING)] = False
+    verbose: Annotated[
+        bool,
+        typer.Option(
+            "--verbose", "-v", help="Print also the steps with their times, and all log records.",
+            rich_help_panel=PRINTING,
+        ),
+    ] = False  # fmt: skip
+    json: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the figures here as one JSON object; - prints it instead of the text.",
+            rich_help_panel=PRINTING,
+        ),
+    ] = None
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            help="TOML file with a table per command and the options' names as keys; the command line wins.",
+            is_eager=True, callback=_configured, rich_help_panel=PRINTING,
+        ),
+    ] = None  # fmt: skip
+
+    def __post_init__(self) -> None:
+        if self.quiet and self.verbose:
+            raise typer.BadParameter("--quiet, --verbose: given both, expected at most one")
+
+    def refuse_two(self, out: str | None) -> None:
+        """Refuse to print both a table and figures on standard output."""
+        if out == "-" and self.prints_json:
+            raise InputError("--out, --json: given - for both, expected one of them on standard output")
+
+    @property
+    def json_file(self) -> Path | None:
+        """The file to which figures are written, if it is not standard output."""
+        return None if self.prints_json else self.json
+
+    @property
+    def prints_json(self) -> bool:
+        """Whether standard output gets the figures as JSON."""
+        return self.json == Path("-")
+
+
 def reads_text(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace a command's parameter `text` by the options of a text file."""
+    """Replace a command's parameters `text` and `printing` by the options that they hold."""
     own = dict(inspect.signature(command).parameters)
-    text = own.pop("text").annotation
-    spelling = inspect.signature(text).parameters
+    holders = {name: own.pop(name).annotation for name in ("text", "printing") if name in own}
+    held = {name: inspect.signature(holder).parameters for name, holder in holders.items()}
 
     @functools.wraps(command)
     def unfolded(**given: Any) -> None:
-        command(text=text(**{name: given.pop(name) for name in spelling}), **given)
+        made = {name: holder(**{each: given.pop(each) for each in held[name]}) for name, holder in holders.items()}
+        command(**made, **given)
 
-    options = inspect.Signature([*own.values(), *spelling.values()])
+    options = inspect.Signature([*own.values(), *(each for one in held.values() for each in one.values())])
     unfolded.__signature__ = options  # type: ignore[attr-defined]
     return unfolded
 

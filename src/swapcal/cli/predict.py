@@ -1,7 +1,9 @@
 """`swapcal predict`: a model file and a table in, a probability per row out."""
 
+import time as clock
 from enum import StrEnum
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -12,8 +14,21 @@ from swapcal.arrays import Array, Keys
 from swapcal.batch.model import Model
 from swapcal.cli import options
 from swapcal.cli.options import listed
-from swapcal.cli.progress import Run, running
-from swapcal.cli.rows import SCORE, SCORE_KIND, SPELT, TYPES, answer_pieces, beside, kind_of, numbers_or_text, scores_of
+from swapcal.cli.progress import Facts, Run, running
+from swapcal.cli.rows import (
+    SCORE,
+    SCORE_KIND,
+    SPELT,
+    TARGET,
+    TYPES,
+    answer_pieces,
+    beside,
+    columns_used,
+    kind_of,
+    numbers_or_text,
+    scores_of,
+)
+from swapcal.cli.stream_table import Roles
 from swapcal.features.sources import keys_of
 from swapcal.tables.delimited import Piece
 from swapcal.tables.formats import Source
@@ -44,6 +59,7 @@ def predict(
     model: Annotated[Path, typer.Argument(help="Model file made by swapcal fit.", metavar="MODEL")],
     file: options.File,
     text: options.DatedText,
+    printing: options.Printing,
     out: options.Rows = "-",
     mode: Annotated[
         Mode,
@@ -64,8 +80,10 @@ def predict(
     may be larger than memory. Rows in messages count from 1, without the header. Exit code 0 on success, 2 on bad
     input.
     """
-    with running("predict") as run:
-        protect([model, file], {"--out": out}, tables=["--out"])
+    with running("predict", printing) as run:
+        protect([model, file], {"--out": out, "--json": printing.json_file}, tables=["--out"])
+        printing.refuse_two(out)
+        start = clock.perf_counter()
         fitted = Model.load(model)
         if mode is not Mode.mean and not fitted.settings.log:
             run.say(f"levels of {len(fitted.mixture)} snapshots, which no theorem covers (fit --all-rounds)", "yellow")
@@ -74,8 +92,22 @@ def predict(
             if drawn_by in fitted.notes[TYPES]:
                 raise InputError(f"--key: given {drawn_by!r}, a column the model learned from, expected another")
             draw = Draw(mode, seed, drawn_by)
-            rows = _run(fitted, source, out, draw, listed(keep, source.columns), options.threads(jobs), run)
-            run.say(f"{rows:,} rows")
+            kept = listed(keep, source.columns)
+            rows = _run(fitted, source, out, draw, kept, options.threads(jobs), run)
+            used, target = fitted.notes[TYPES], fitted.notes.get(TARGET)
+            scores = {fitted.notes[SCORE]: "probability"} if fitted.notes.get(SCORE) else {}
+            facts = Facts("predict", source.name, rows, seconds=clock.perf_counter() - start)
+            facts.columns = columns_used(Roles("", scores=scores), used)
+            facts.left_out = {
+                name: "not in the model" for name in source.columns if name not in {*used, *scores, target, *kept}
+            }
+            facts.written = {} if out == "-" else {"predictions": out}
+            if out != "-" and target in source.columns:
+                how = f"--prob {'mean' if mode is Mode.mean else 'p'} --target {quote(target)}"
+                asked = "" if target in kept else f" (made with --keep {quote(target)})"
+                facts.next = f"swapcal audit {quote(out)} {how} --out report.html{asked}"
+            facts.tell(run)
+            facts.end(run)
 
 
 def _run(model: Model, source: Source, out: str, draw: Draw, keep: list[str], jobs: int, run: Run) -> int:

@@ -10,14 +10,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from scipy.special import expit
+from scipy.special import expit, ndtri
 
 from swapcal._validate import refuse_swapped
 from swapcal.arrays import Array, Integers, Keys
 from swapcal.audit.evidence import constant, stretches
+from swapcal.audit.intervals import gap_intervals
 from swapcal.audit.levels import Timeline
-from swapcal.cli.progress import Run, bar
-from swapcal.cli.stream_table import StreamTable
+from swapcal.cli.progress import ForecastScore, GroupGap, Run, bar, base_rate_alone
+from swapcal.cli.stream_table import Roles, StreamTable
+from swapcal.kernels import tally
 from swapcal.kernels.draw import row_marks
 from swapcal.live import Trace
 from swapcal.tables.clock import are_dates, as_times
@@ -231,6 +233,28 @@ def kind_of(noted: str) -> ReadAs:
     if noted.startswith(("timestamp", "date", "time")):
         return ReadAs.time
     return {"double": ReadAs.number, "bool": ReadAs.truth}.get(noted, ReadAs.text)
+
+
+def columns_used(roles: Roles, types: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the columns that are learned from, given their types in the file, and the others that have a role.
+
+    Examples
+    --------
+    >>> columns_used(Roles("sold", groups=("shop",)), {"shop": "string", "price": "double", "day": "date32[day]"})
+    {'target': ['sold'], 'groups': ['shop'], 'numbers': ['price'], 'dates': ['day']}
+    """
+    moments = {role.replace("_", " "): [name] for role, name in roles.moments().items()}
+    found: dict[str, list[str]] = {
+        "target": [roles.target] if roles.target else [],
+        **moments,
+        "id": [roles.id] if roles.id else [],
+    }
+    found |= {"score": [*roles.scores], "groups": [*roles.groups], "numbers": [], "categories": [], "dates": []}
+    for name, noted in types.items():
+        kind = {ReadAs.number: "numbers", ReadAs.time: "dates"}.get(kind_of(noted), "categories")
+        if name not in roles.groups and name not in roles.scores:
+            found[kind].append(name)
+    return {role: names for role, names in found.items() if names}
 
 
 def scores_of(column: Any, name: str, kind: str, first: int) -> Array:
@@ -448,6 +472,84 @@ def answer_pieces(
             shown.to(rows, piece.share)
             run.kept = f"{rows:,} rows were written" if out == "-" else f"{out} was not written"
     return rows
+
+
+# `GroupGaps`: how far forecasts are off in each group, in bounded memory.
+
+MOST_CATEGORIES = 40
+"""Values of a text column, among the first rows, up to which it is a natural grouping."""
+FEWEST_ROWS, OFTEN_WRONG, MOST_EXAMINED = 20, 0.05, 1000
+"""Rows from which on a group is examined; how often any interval may miss; groups of a column that is examined."""
+
+
+class GroupGaps:
+    """Observed minus predicted rate of every group, with intervals that hold for all of them at once."""
+
+    def __init__(self, groups: Collection[str] = ()) -> None:
+        self._named = tuple(groups)
+        self._sums: dict[str, dict[str | None, Array]] | None = None
+        self.labelled, self._ones, self._squares, self._losses = 0, 0.0, 0.0, np.zeros(2)
+
+    def add(self, features: pa.Table, p: Array, y: Array) -> None:
+        """Add rows; those without an outcome are left out."""
+        known = ~np.isnan(y)
+        p, y = p[known], y[known]
+        self.labelled, self._ones = self.labelled + len(y), self._ones + float(y.sum())
+        self._squares += float(y @ y)
+        self._losses += np.array([np.sum((p - y) ** 2), np.sum(tally.log_losses(np.ascontiguousarray(p), y))])
+        if self._sums is None:
+            few = (name for name in features.column_names if _is_grouping(features[name]))
+            self._sums = {name: {} for name in self._named or few}
+        made = np.zeros((tally.SCALARS, len(y)))
+        made[[tally.MASS, tally.MASS2, tally.ROWS]] = 1.0
+        made[[tally.PREDICTED, tally.OBSERVED, tally.RESIDUAL]] = p, y, y - p
+        made[[tally.VARIANCE, tally.SQUARED]] = p * (1 - p), (y - p) ** 2
+        for name, known_sums in [*self._sums.items()]:
+            coded = pc.dictionary_encode(features[name].cast(pa.string()).filter(pa.array(known))).combine_chunks()
+            values = [*coded.dictionary.to_pylist(), None]
+            if len({*known_sums, *values}) > MOST_EXAMINED:
+                del self._sums[name]
+                continue
+            codes = coded.indices.fill_null(len(values) - 1).to_numpy(zero_copy_only=False)
+            sums = np.column_stack([np.bincount(codes, column, len(values)) for column in made])
+            for value, own in zip(values, sums, strict=True):
+                known_sums[value] = known_sums.get(value, 0.0) + own
+
+    @property
+    def base_rate(self) -> float:
+        """Mean outcome; NaN without any."""
+        return self._ones / self.labelled if self.labelled else math.nan
+
+    def scored(self, name: str) -> list[ForecastScore]:
+        """Return the mean losses of the forecasts, and of the base rate."""
+        if not self.labelled:
+            return []
+        brier, log_loss = (self._losses / self.labelled).tolist()
+        return [ForecastScore(name, brier, log_loss), base_rate_alone(self.base_rate, self._squares / self.labelled)]
+
+    def found(self) -> list[GroupGap]:
+        """Return all groups of enough rows, the largest gap first; all intervals hold at once (Bonferroni)."""
+        known = {
+            f"{name} is missing" if value is None else f"{name} = {value}": own
+            for name, column in (self._sums or {}).items()
+            for value, own in column.items()
+            if own[tally.ROWS] >= FEWEST_ROWS
+        }
+        if not known:
+            return []
+        sums = np.array([*known.values()])
+        reach = np.full(len(sums), ndtri(1 - OFTEN_WRONG / 2 / len(sums)))
+        gap, low, high, _, _ = gap_intervals(sums, reach)
+        n = sums[:, tally.ROWS]
+        rates = sums[:, tally.OBSERVED] / n, sums[:, tally.PREDICTED] / n
+        columns = [each.tolist() for each in (n.astype(int), *rates, gap, low, high)]
+        made = [GroupGap(*figures) for figures in zip(known, *columns, strict=True)]
+        return sorted(made, key=lambda one: -abs(one.gap))
+
+
+def _is_grouping(column: pa.ChunkedArray) -> bool:
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    return (is_text(kind) or pa.types.is_boolean(kind)) and len(pc.unique(column)) <= MOST_CATEGORIES
 
 
 # `HashSample`: of many rows a random sample that is the same whatever the pieces they come in.

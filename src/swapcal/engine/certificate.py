@@ -300,6 +300,10 @@ def _moved(found: Certificate) -> str:
 
 
 def _bounded(found: Certificate) -> str:
+    if _tightest(found) / found.weight >= TRIVIAL * found.width**2:
+        return (
+            "The bound computed beside it is not below that of always forecasting the middle yet: it needs more labels."
+        )
     rate = rated(_tightest(found) / found.weight)
     start = f"The bound computed beside it, of the distributions and for any labels, is {rate}"
     times = found.bound / found.psreg if found.psreg > 0 else 1.0
@@ -318,12 +322,7 @@ def _promised(found: Certificate) -> str:
         return f"The worst-case theorem about the distributions is not claimed: {why}."
     promise = found.theorem / found.weight
     if promise >= TRIVIAL * found.width**2:
-        middle = "½" if found.width == 1 else "the middle"
-        cost = f"{'' if found.width == 1 else 'at most '}{TRIVIAL * found.width**2:g}"
-        return (
-            f"The worst-case theorem about the distributions, known before the first label, promises {rated(promise)} "
-            f"per forecast, which says nothing yet: forecasting {middle} costs {cost}. It needs many more labels."
-        )
+        return "The worst-case theorem about the distributions promises nothing yet: it needs many more labels."
     return (
         f"The worst-case theorem about the distributions had promised at most {rated(promise)} per forecast before the "
         "first label."

@@ -38,8 +38,8 @@ def score_beside(name: str, sums: Sequence[float], *, early: bool, scale: float 
     Parameters
     ----------
     name : of the score
-    sums : labels; sums of the score's squared errors, of those of the mean forecasts less its own, and of the squares of
-        that difference d. Of outcomes with weights w these are Σw…, Σwd and Σw²d², and Σw, Σw² and Σw²d follow
+    sums : labels; sums of the score's squared errors, of the mean forecasts' less its own (d), and of d². Of outcomes
+        with weights w the sums are of w times the score's, wd and w²d², and those of w, w² and w²d follow
     early : whether there are too few outcomes of either kind
     scale : of a squared error
 

@@ -271,9 +271,11 @@ def certificate(engine: Forecaster | None) -> dict[str, Any]:
         return {"rounds": 0, "holds": None, "sentence": words, "words": words}
     found = engine.certificate()
     rate, bound = (found.psreg / found.rounds) ** 0.5, (found.bound / found.rounds) ** 0.5
+    told = bound < 0.5  # always forecasting ½ is off by no more
+    allows = f"; the guarantee computed along the way allows {100 * bound:.1f} points" if told else ""
     words = (
         f"After {found.rounds:,} outcomes the best correction of every level by a linear function of the coordinates "
         f"would have changed the forecasts by {100 * rate:.1f} points (root mean square over the distributions that "
-        f"levels were drawn from); the guarantee computed along the way allows {100 * bound:.1f} points."
+        f"levels were drawn from){allows}."
     )
     return {**found.as_dict(), "holds": found.holds(), "sentence": words, "words": str(found)}
