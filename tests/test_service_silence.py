@@ -5,12 +5,15 @@ import pytest
 pytest.importorskip("msgspec")
 pytest.importorskip("apsw")
 
+from concurrent.futures import Future
+
 import msgspec
 import numpy as np
 
-from swapcal.service import events
+from swapcal.service import events, worker
 from swapcal.service.api_error import ApiError
 from swapcal.service.events import OUTCOME, SETTLED, SILENCE
+from swapcal.service.queue import Ask
 from swapcal.service.replay import replay
 from swapcal.service.settings import Settings
 from swapcal.service.snapshots import recover
@@ -50,6 +53,22 @@ def test_a_window_that_ends_without_a_report_is_learned_as_silence():
     assert (status.silent, status.open, status.labels) == (2, 0, 3)
     assert kinds(shop)[-3:] == [SETTLED, SILENCE, SILENCE]
     assert shop.hosted.figures.base_rate() == pytest.approx(1 / 3)
+    assert_follows_from_log(shop)
+
+
+def test_few_windows_end_between_batches_while_requests_come(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(worker, "WINDOWS", 6)
+    monkeypatch.setattr(worker, "FEW", 2)
+    shop = hand()
+    shop.forecasts(*(row(f"{k}", {"city": "Rome"}) for k in range(20)))
+    shop.clock.now += WINDOW + 1
+    shop.worker.submit(Ask(Future(), "shop", lambda hosted: None))
+    assert shop.worker._step(0.0) == (True, False)
+    assert shop.hosted.figures.labels == 2
+    assert shop.worker._step(0.0) == (True, False)
+    assert shop.hosted.figures.labels == 8
+    settle(shop)
+    assert shop.hosted.figures.labels == 20
     assert_follows_from_log(shop)
 
 

@@ -24,8 +24,9 @@ from swapcal.service.tracing import COMMIT, LEARN, WAIT, stamp
 PATIENCE = 1.0
 """Seconds between attempts to take over or to rebuild."""
 
-WINDOWS = 500
-"""Forecasts learned as silence between two batches, so that requests wait for some hundredths of a second at most."""
+WINDOWS, FEW = 500, 100
+"""Forecasts learned as silence between two batches: while no requests come, and while they do, so that these wait for
+some thousandths of a second."""
 
 Answer = tuple[Promise, Any]
 Log = Callable[..., None]
@@ -153,7 +154,7 @@ class Worker:
         behind = False
         try:
             self._serve(batch)
-            behind = self._settle_windows()
+            behind = self._settle_windows(busy=bool(batch))
             self._regain()
             self._snapshotter.keep_some(self.forecasters, behind=behind)
         except Exception as error:
@@ -282,13 +283,13 @@ class Worker:
                 answers += [(job.promise, [next(found) for _ in job.rows]) for job in same]
         return answers, handler.events
 
-    def _settle_windows(self) -> bool:
+    def _settle_windows(self, *, busy: bool = False) -> bool:
         """Learn some forecasts whose windows have ended; return whether there are more."""
         overdue = [hosted for hosted in self.forecasters.values() if hosted.overdue(self._clock())]
         for hosted in overdue:
             handler = CommandHandler(hosted, {}, self._clock(), self.limits)
             try:
-                handler.settle(WINDOWS)
+                handler.settle(FEW if busy else WINDOWS)
                 self._append(handler.events)
             except Exception as error:
                 self.metrics.failures += isinstance(error, StoreError)
