@@ -18,8 +18,8 @@ COPIED = {"swapcal.batch.standalone"}
 """Files that are copied as they are, beside exported models."""
 
 
-def test_the_package_has_at_most_216_files() -> None:
-    assert len(SOURCES) <= 216
+def test_the_package_has_at_most_218_files() -> None:
+    assert len(SOURCES) <= 218
 
 
 def test_no_class_name_stands_twice() -> None:
