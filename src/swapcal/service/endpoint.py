@@ -18,7 +18,7 @@ from swapcal.service.queue import Ask, Make, Write
 from swapcal.service.settings import JsonLog, Settings
 from swapcal.service.sql import StoreError
 from swapcal.service.status import CollectedFigures
-from swapcal.service.tracing import Trace, Tracing, untraced
+from swapcal.service.tracing import RequestTrace, Tracing, untraced
 from swapcal.service.worker import Answer, Worker, answer_at_once, settings_in
 
 # `ServiceContext`: the desk as the event loop sees it, and what else a request needs.
@@ -77,7 +77,9 @@ class ServiceContext:
         """Return the settings of all forecasters; reads the store, so not for the event loop."""
         return settings_in(self.store)
 
-    async def write(self, forecaster: str, kind: str, rows: Sequence[Any], trace: Trace | None = None) -> list[Any]:
+    async def write(
+        self, forecaster: str, kind: str, rows: Sequence[Any], trace: RequestTrace | None = None
+    ) -> list[Any]:
         """Return an answer or a refusal for each row, once they are on disk."""
         promise = self._joined().create_future()
         if trace is not None:
@@ -137,7 +139,7 @@ class Call:
         self.scope = scope
         self.receive = receive
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
-        self.trace: Trace | None = None
+        self.trace: RequestTrace | None = None
 
     @property
     def request(self) -> Request:

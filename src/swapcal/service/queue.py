@@ -12,7 +12,7 @@ from swapcal.service.api_error import unavailable
 from swapcal.service.hosted import HostedForecaster
 from swapcal.service.messages import CorrectionRow, ForecastIn, OutcomeRowIn
 from swapcal.service.settings import Settings
-from swapcal.service.tracing import Trace
+from swapcal.service.tracing import RequestTrace
 
 # `Metrics`: what the desk has done so far, for metrics and tests.
 
@@ -88,7 +88,7 @@ class Write(NamedTuple):
     forecaster: str
     kind: str
     rows: "Sequence[ForecastIn] | Sequence[OutcomeRowIn] | Sequence[CorrectionRow]"
-    trace: Trace | None = None
+    trace: RequestTrace | None = None
 
 
 class Make(NamedTuple):

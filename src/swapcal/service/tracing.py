@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import Span, TracerProvider
 
-# `Trace`: what belongs to one traced request, from its headers to its batch.
+# `RequestTrace`: what belongs to one traced request, from its headers to its batch.
 
 WAIT, LEARN, COMMIT = "wait", "learn", "commit"
 """Spans of a write: on the queue, being applied by the learner, being committed; the last two are its batch's."""
@@ -26,7 +26,7 @@ _PARENT = re.compile(
 )  # later versions may add parts
 
 
-class Trace:
+class RequestTrace:
     """Id of a trace, and begin and end of the spans of one request, in nanoseconds since 1970."""
 
     __slots__ = ("id", "queued", "span", "times")
@@ -42,7 +42,7 @@ class Traced(Protocol):
     """A job that may belong to a traced request."""
 
     @property
-    def trace(self) -> Trace | None:
+    def trace(self) -> RequestTrace | None:
         """Its trace."""
 
 
@@ -70,10 +70,10 @@ def parent_of(headers: Mapping[bytes, bytes]) -> tuple[str, str, int] | None:
     return trace, span, int(flags, 16)
 
 
-def untraced(headers: Mapping[bytes, bytes]) -> Trace | None:
+def untraced(headers: Mapping[bytes, bytes]) -> RequestTrace | None:
     """Return a trace without spans, for the log; None if the request has no valid `traceparent`."""
     parent = parent_of(headers)
-    return None if parent is None else Trace(parent[0])
+    return None if parent is None else RequestTrace(parent[0])
 
 
 # `Tracing`: spans through OpenTelemetry.
@@ -104,14 +104,14 @@ class Tracing:
         """Send what is left."""
         getattr(self._provider, "shutdown", lambda: None)()
 
-    def begin(self, headers: Mapping[bytes, bytes], name: str, **attributes: str) -> Trace:
+    def begin(self, headers: Mapping[bytes, bytes], name: str, **attributes: str) -> RequestTrace:
         """Return the trace of a request, with a span that begins now; inside the span of its headers, if any."""
         span = self._tracer.start_span(
             name, context=self._parent(headers), kind=self._api.SpanKind.SERVER, attributes=attributes
         )
-        return Trace(self._api.format_trace_id(span.get_span_context().trace_id), span)
+        return RequestTrace(self._api.format_trace_id(span.get_span_context().trace_id), span)
 
-    def end(self, trace: Trace, status: int | None) -> None:
+    def end(self, trace: RequestTrace, status: int | None) -> None:
         """End the spans of a request that was answered with this status, or not at all."""
         span = trace.span
         if span is None:
