@@ -1,6 +1,6 @@
 """Labels that come late: what the mean and the issued forecast lose against the experts behind them, and trees.
 
-    SWAPCAL_DATA=directory python experiments/late.py [--data elec2 ...] [--late 0 500 5000 20000] [--no-trees]
+    SWAPCAL_DATA=directory python experiments/late.py [--data elec2 ...] [--late 0 500 5000 20000] [--no-trees] [--bursts]
 
 Every label comes the same number of rows late. Bookings are also forecast when they are made: their labels come early
 for cancellations and late for stays, and are learned as they come, or at the check-out day at the earliest. LightGBM is
@@ -17,6 +17,7 @@ from streams import DOCS, STREAMS, Array, Data, at_check_out, load, log_loss, re
 from swapcal.live import Live
 
 ROWS = 200_000
+BURST_ROWS, BURSTS = 100_000, (100, 300, 1_000, 3_000, 5_000)
 MARKS = ("<!-- late: begin -->", "<!-- late: end -->")
 
 
@@ -59,6 +60,19 @@ def measure(title: str, data: Data, trees: bool, **when: Any) -> str:
     return printed(f"| {' | '.join(cells)} |")
 
 
+def in_bursts(data: Data, size: int) -> str:
+    """Return a line: the Brier score where the labels of so many rows come together, and its change by hashed order."""
+    y = data.y[:BURST_ROWS]
+    time = np.arange(len(y), dtype=np.float64)
+    together = np.floor(time / size + 1.0) * size - 0.5
+    briers = []
+    for burst in (None, 1):
+        live = Live(scores=data.scores, burst=burst)
+        mean = live.run(data.frame[: len(y)], y, time=time, label_time=together).mean
+        briers.append(float(np.mean((np.asarray(mean) - y) ** 2)))
+    return f"| {data.name} | {size:,} | {briers[0]:.5f} | {100 * (briers[1] / briers[0] - 1):+.2f} % |"
+
+
 def printed(line: str) -> str:
     print(line, flush=True)
     return line
@@ -78,7 +92,14 @@ def main() -> None:
     parser.add_argument("--data", nargs="*", default=STREAMS)
     parser.add_argument("--late", nargs="*", type=int, default=[0, 500, 5_000, 20_000])
     parser.add_argument("--no-trees", dest="trees", action="store_false", help="leave LightGBM out")
+    parser.add_argument("--bursts", action="store_true", help="only labels that come together, in both orders")
     chosen = parser.parse_args()
+    if chosen.bursts:
+        for name in chosen.data:
+            data = load(name)
+            for size in BURSTS:
+                printed(in_bursts(data, size))
+        return
     columns = ["mean", "issued", "blend", "best expert", "base rate of known labels"]
     columns += ["LightGBM refitted"] * chosen.trees + ["mean against best expert"]
     lines = [printed(f"| labels | {' | '.join(columns)} |\n|---|{'--:|' * len(columns)}")]

@@ -46,7 +46,7 @@ def score_beside(name: str, sums: Sequence[float], *, early: bool, scale: float 
     Examples
     --------
     >>> score_beside("theirs", [100, 20.0, -2.0, 1.0], early=False).sentence
-    'The forecasts are better than theirs by the Brier score: -0.02 (-0.039 to -0.00079, 95 % at this look).'
+    'The forecasts are better than theirs by the Brier score: -0.02 (-0.039 to -0.0008, 95 % at this look).'
     """
     n, theirs, change, square, *weighted = sums
     w, ww, cross = weighted or (n, n, change)
