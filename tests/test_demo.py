@@ -112,7 +112,9 @@ def test_an_unknown_part_is_named() -> None:
 
 
 def test_a_terminal_is_told_once_that_numba_compiles() -> None:
-    told, piped = (Run(Console(file=io.StringIO(), force_terminal=shown, width=200)) for shown in (True, False))
+    told, piped = Run(), Run()
+    for one, shown in ((told, True), (piped, False)):
+        one.console = Console(file=io.StringIO(), force_terminal=shown, width=200)
     for run in (told, piped):
         with _compilation_notice(run):
             for _ in range(2):

@@ -11,10 +11,13 @@ without it (engine at d = 3, 20, 100; one record of 13 columns through `Live`, f
 | without `DirectCall` (``Dispatcher.compile``) | 1 × | 1 × | 1 × | 54 µs |
 
 ``forceinline`` makes a kernel contain what it calls, so that results do not depend on which process compiled it.
+Parts of kernels (`inlined`) are translated but not turned into machine code, except where last bits depend on it
+(`AS_EMITTED`); with the collector of garbage paused and flags compared quickly, a cold start takes .73 of the time.
 `_Cache` (``CompileResultCacheImpl``, ``FunctionCache``) makes cached machine code stale when the source of any kernel
 changes; numba looks at the kernel's own file only.
 """
 
+import gc
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +25,91 @@ from typing import Any, TypeVar
 
 import llvmlite
 from numba import config, njit, typeof
+from numba._dynfunc import make_function
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler, DefaultPassBuilder, Flags, _LowerResult
+from numba.core.compiler_machinery import register_pass
+from numba.core.typed_passes import NativeLowering
+
+# Compiling less: what is only inlined never runs by itself, so its machine code is not made.
+
+AS_EMITTED = {f"swapcal.kernels.{name}" for name in ("experts", "linalg", "mixing", "newton")}
+"""Modules whose parts become machine code all the same: making it rewrites the part that kernels inline, and without
+that the last bits of the experts' sums would be others."""
+FLAGS_HASH = hash(Flags())
+"""It is one for all flags: numba hashes the names of the options only."""
+
+
+class _Flags(Flags):  # type: ignore[misc]
+    """numba's flags, compared by what is set: numba lists all options for each comparison, of which there are 10⁵."""
+
+    def __hash__(self) -> int:
+        return FLAGS_HASH
+
+    def __eq__(self, other: object) -> bool:
+        same = self is other or (isinstance(other, Flags) and self._values == other._values)
+        return same or super().__eq__(other) is True
+
+
+class _KernelCompiler(Compiler):  # type: ignore[misc]
+    """numba's passes, with the collector of garbage paused: it would visit all that the compiler holds, in vain."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.state.flags = _Flags(self.state.flags)
+
+    def compile_extra(self, func: Any) -> Any:
+        was_on = gc.isenabled()
+        gc.disable()
+        try:
+            return super().compile_extra(func)
+        finally:
+            if was_on:
+                gc.enable()
+
+
+class _PartLibrary(JITCodeLibrary):  # type: ignore[misc]
+    """The code of a part: simplified once, optimised in the kernels that contain it, never machine code."""
+
+    def _optimize_final_module(self) -> None:
+        plain: dict[str, Any] = {"loop_vectorize": False, "slp_vectorize": False, "opt": 0, "cost": "cheap"}
+        passes, builder = self._codegen._module_pass_manager(**plain)
+        passes.run(self._final_module, builder)
+
+    def _finalize_final_module(self) -> None:
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _PartLowering(NativeLowering):  # type: ignore[misc]
+    """Translates a part, and makes it known to its callers by a function that has no address."""
+
+    _name = "part_lowering"
+
+    def run_pass(self, state: Any) -> bool:
+        if state.func_id.func.__module__ in AS_EMITTED:
+            return bool(super().run_pass(state))
+        state.library = _PartLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.flags.no_compile = True
+        super().run_pass(state)
+        made, helper, env = state.cr.fndesc, state.cr.call_helper, state.cr.env
+        key = make_function(made.lookup_module(), made.qualname, "", 0, env, (state.library,))
+        state.targetctx.insert_user_function(key, made, [state.library])
+        state.cr = _LowerResult(made, helper, cfunc=key, env=env)
+        return True
+
+
+class _PartCompiler(_KernelCompiler):
+    """The same passes with the lowering of a part."""
+
+    def define_pipelines(self) -> list[Any]:
+        made = DefaultPassBuilder.define_nopython_pipeline(self.state)
+        made.passes = [(_PartLowering if each is NativeLowering else each, text) for each, text in made.passes]
+        made.finalize()
+        return [made]
+
 
 # The ways this package compiles a function.
 
@@ -66,7 +153,7 @@ def inlined(function: F) -> F:
     Kernels never call each other: a call finds the callee as its own compilation left it in the process that compiles,
     and as the caller's compilation left it in a process that reads the cache, and the two may round differently.
     """
-    return njit(**INLINED)(function)  # type: ignore[no-any-return]  # its callers are cached, with it inside
+    return njit(**INLINED, pipeline_class=_PartCompiler)(function)  # type: ignore[no-any-return]  # its callers are cached, with it inside
 
 
 def shared(function: F) -> F:
@@ -84,7 +171,7 @@ def is_compiled(function: Callable[..., object]) -> bool:
 
 
 def _compile(options: dict[str, Any], function: F) -> F:
-    compiled: Any = njit(**options)(function)
+    compiled: Any = njit(**options, pipeline_class=_KernelCompiler)(function)
     if not config.DISABLE_JIT:
         compiled._cache = _Cache(function)
     return compiled  # type: ignore[no-any-return]
