@@ -1,6 +1,6 @@
 """Labels that come late: what the mean and the issued forecast lose against the experts behind them, and trees.
 
-    SWAPCAL_DATA=directory python experiments/late.py [--data elec2 ...] [--late 0 500 5000 20000] [--no-trees] [--bursts]
+    SWAPCAL_DATA=directory python experiments/late.py [--data elec2 ...] [--late 0 500 ...] [--no-trees] [--bursts]
 
 Every label comes the same number of rows late. Bookings are also forecast when they are made: their labels come early
 for cancellations and late for stays, and are learned as they come, or at the check-out day at the earliest. LightGBM is
