@@ -430,7 +430,7 @@ def test_options_have_one_name_and_lists_one_form(tmp_path: Path, file: Path) ->
     assert "[[loss]]" in run("decide", "--help", COLUMNS="200").output
     old = ("--prob", "p", "--label", "y", "--loss", "squared", "--output", tmp_path / "old.csv")
     new = ("--prob", "p", "--target", "y", "--loss", "squared", "--out", tmp_path / "new.csv")
-    assert run("decide", file, *old).stderr == run("decide", file, *new).stderr
+    assert run("decide", file, *old).stderr.replace("old.csv", "new.csv") == run("decide", file, *new).stderr
     assert (tmp_path / "old.csv").read_text() == (tmp_path / "new.csv").read_text()
     comma = tmp_path / "comma.csv"
     comma.write_text(CSV.replace("p,y,x\n", 'p,y,"x, of z"\n'))

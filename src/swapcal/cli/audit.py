@@ -473,7 +473,7 @@ def _facts(findings: Findings, columns: JudgedColumns, binary: bool) -> Facts:
         "forecast": [columns.prob], "target": [columns.target], "groups": columns.groups, "features": columns.features,
         "time": [columns.time], "weights": [columns.weights], "clusters": [columns.clusters],
     }  # fmt: skip
-    found = Facts("audit", findings.identity.title, rows)
+    found = Facts("audit", "", rows)
     found.columns = {role: [name for name in names if name] for role, names in roles.items() if any(names)}
     if scores is not None and scores.brier is not None and scores.log_loss is not None and scores.mean_y is not None:
         found.base_rate = scores.mean_y

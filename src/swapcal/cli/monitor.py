@@ -108,7 +108,7 @@ def monitor(
             put_text(out, render_monitoring(summary))
         if printing.json is not None:
             run.write(codec.dumps(summary, indent=1, ensure_ascii=False))
-        facts = Facts("monitor", options.heading(title, file), gaps.labelled, base_rate=gaps.base_rate)
+        facts = Facts("monitor", "", gaps.labelled, base_rate=gaps.base_rate)
         if weights is None:
             facts.scores, facts.groups = gaps.scored(prob), gaps.found()
         else:

@@ -339,7 +339,7 @@ class Facts:
     def show(self, console: Console) -> None:
         """Print rows, columns, scores and the largest gaps."""
         rate = "" if self.base_rate is None else f", base rate {share(self.base_rate)}"
-        say(console, f"{self.file}: {self.rows:,} rows{rate}", "bold")
+        say(console, f"{f'{self.file}: ' if self.file else ''}{self.rows:,} rows{rate}", "bold")
         if self.columns:
             console.print(_grid([[f"  {role}", _listed(names)] for role, names in self.columns.items()]))
         say_unused(console, self.left_out)

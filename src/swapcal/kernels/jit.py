@@ -12,7 +12,7 @@ without it (engine at d = 3, 20, 100; one record of 13 columns through `Live`, f
 
 ``forceinline`` makes a kernel contain what it calls, so that results do not depend on which process compiled it.
 Parts of kernels (`inlined`) are translated but not turned into machine code, except where last bits depend on it
-(`AS_EMITTED`); with the collector of garbage paused and flags compared quickly, a cold start takes .73 of the time.
+(`AS_EMITTED`); with the collector of garbage paused and flags compared quickly, it takes about .75 of the time.
 `_Cache` (``CompileResultCacheImpl``, ``FunctionCache``) makes cached machine code stale when the source of any kernel
 changes; numba looks at the kernel's own file only.
 """
