@@ -331,7 +331,7 @@ def test_the_command_prints_queries_and_reads_their_answers(tmp_path: Path) -> N
         (answer.write_csv if name.endswith("csv") else answer.write_parquet)(str(tmp_path / name))
         shown = run("--sums", str(tmp_path / name), "--out", str(tmp_path / "a.html"), "--state",
                     str(tmp_path / f"{name}.audit"))  # fmt: skip
-        assert shown.stdout.startswith("no error found")
+        assert "\nno error found: " in shown.stdout
     loaded = [Audit.load(tmp_path / f"{name}.audit") for name in ("sums.csv", "sums.parquet")]
     same_sums(*loaded)
     assert "no rows were read" in (tmp_path / "a.html").read_text(encoding="utf-8")

@@ -198,7 +198,8 @@ def test_somebody_s_score_is_left_only_beyond_doubt(scorer, better, kept):
     worst = np.where(y > 0, 0.0, 1.0)
     model.recorders = recorders = [Played(p) for p in (*means, worst)]
     found = model._choose(np.zeros((400, 1)), y, np.ones(400), np.arange(1), None)
-    assert found == [recorders[kept]]
+    assert found[0] is recorders[kept].means
+    assert found[1] == [recorders[kept]]
     assert model.recorders == [recorders[kept]]
 
 

@@ -426,7 +426,8 @@ def test_penalties_are_tried_while_the_error_falls_and_progress_counts_rows_once
     told, y, model = [], np.zeros(10), object.__new__(Model)
     monkeypatch.setattr(Model, "_doubt", NONE)
     model.recorders = [Trial(error) for error in errors]
-    assert model._choose(y[:, None], y, np.ones(10), np.arange(1), print) == [errors[best]]
+    means, kept = model._choose(y[:, None], y, np.ones(10), np.arange(1), print)
+    assert (means[0], kept) == (errors[best], [errors[best]])
     assert told == [print] + [None] * (tried - 1)
     assert [trial.error for trial in model.recorders] == [errors[best]]
 

@@ -37,7 +37,7 @@ def test_what_predicts_is_the_mean_of_the_folds_trees_a_little_surer(monkeypatch
     kept = []
     watched = TreeSample._boosted
     monkeypatch.setattr(
-        TreeSample, "_boosted", lambda self, found, start: kept.append(found) or watched(self, found, start)
+        TreeSample, "_boosted", lambda self, found, *given: kept.append(found) or watched(self, found, *given)
     )
     grower = sample(*stepped(), folds=3)
     forest, _ = grower.grow(np.zeros((3, 900)), seed=0)
@@ -62,13 +62,20 @@ class Fallen:
     def current_iteration(self):
         return self.trees
 
+    def feature_importance(self):
+        return np.array([self.trees])
+
+    def reset_parameter(self, parameters):
+        self.after = self.rounds, parameters
+
 
 @pytest.mark.parametrize("pace", [QUICK, THOROUGH])
 def test_boosting_ends_when_patience_does_and_tells_the_trees_of_the_best_round(pace, monkeypatch):
     grower, booster = sample(*stepped(60), pace=pace), Fallen(21)
     sure = np.where(grower.y > 0, 1.0, -1.0)
     monkeypatch.setattr(TreeSample, "_left_out", lambda _self, found: sure / (1 + abs(found[0].rounds - found[0].best)))
-    honest, counts = grower._boosted([booster], 0.0 * sure)
+    honest, counts = grower._boosted([booster], 0.0 * sure, 0.5)
+    assert booster.after == (trees_module.WHOLE_ROUNDS, {"feature_fraction": 0.5})
     assert counts == [18]
     assert np.array_equal(honest, sure)
     assert booster.rounds == 21 + pace.patience
@@ -108,7 +115,7 @@ def test_whether_trees_help_is_asked_of_rows_as_they_weigh(monkeypatch):
     table, _ = stepped()
     y = np.tile([0.0, 1.0], 450)
     sure = np.where(y > 0, 1.0, -1.0) * np.where(heavy, 1.0, -1.0)
-    monkeypatch.setattr(TreeSample, "_boosted", lambda _self, _boosters, _start: (sure, [0, 0, 0]))
+    monkeypatch.setattr(TreeSample, "_boosted", lambda *_given: (sure, [0, 0, 0]))
     gain = losses(0.0 * sure, y) - losses(sure, y)
     assert gain[heavy].min() > 0.0 > gain[~heavy].max()
     for weight, kept in ((np.where(heavy, 50.0, 1.0), True), (np.where(heavy, 1.0, 50.0), False)):

@@ -57,7 +57,7 @@ def test_empty_outcomes_are_silence_at_the_end_of_their_window(
     status = live.status()
     assert f"{status.silent:,} as silence, 0 corrections" in said(result)
     ended = clicks["at"].to_numpy() + WINDOW < clicks["at"].iloc[-1]
-    assert f"scored: {ended.sum():,} rows" in said(result)
+    assert f"the {ended.sum():,} rows whose window has ended" in said(result)
     assert status.labels == ended.sum()
     brier = np.mean((mean - clicks["clicked"].fillna(0.0))[ended] ** 2)
     assert f"{brier:.5f}" in said(result)
@@ -141,7 +141,7 @@ def test_a_followed_stream_scores_a_row_when_its_window_ends_with_the_report_tha
     result = run("forecast", "-", "--target", "clicked", "--time", "at", "--id", "id", *named, "--follow",
                  "--state", tmp_path / "state", stdin="\n".join(lines))  # fmt: skip
     assert result.exit_code == 0, result.output
-    assert "scored: 2 rows" in said(result)
+    assert "the 2 rows whose window has ended" in said(result)
     assert f"{(0.75**2 + 0.25**2) / 2:.5f}" in said(result)
     status = Live.load(tmp_path / "state").status()
     assert (status.labels, status.silent, status.open) == (2, 1, 1)
