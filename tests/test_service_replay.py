@@ -17,8 +17,7 @@ from msgspec import Raw
 
 from swapcal.archive import Kind, State, packed
 from swapcal.cli import BAD_INPUT
-from swapcal.cli.export import export
-from swapcal.cli.replay import DIFFERENT, SAME, alarms, replay
+from swapcal.cli.store import DIFFERENT, SAME, alarms, export, replay
 from swapcal.service import history as exporting
 from swapcal.service.events import FORECAST, Event, ForecastBody, encoded
 from swapcal.service.hosted import HostedForecaster

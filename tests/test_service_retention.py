@@ -10,10 +10,8 @@ import time
 from contextlib import closing
 
 from swapcal.cli import BAD_INPUT
-from swapcal.cli.export import backup
-from swapcal.cli.prune import NOT_CONFIRMED, prune
-from swapcal.cli.replay import replay
-from swapcal.service.retention import all_but, older_than, seconds
+from swapcal.cli.store import NOT_CONFIRMED, backup, prune, replay
+from swapcal.service.history import all_but, older_than, seconds
 from swapcal.service.snapshots import recover
 from swapcal.service.store import open_store
 from tests.commands import runner

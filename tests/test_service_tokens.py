@@ -14,7 +14,8 @@ pytest.importorskip("pyarrow")
 from typer.testing import CliRunner
 
 from swapcal import cli
-from swapcal.cli import BAD_INPUT, token
+from swapcal.cli import BAD_INPUT
+from swapcal.cli.store import token
 from swapcal.service import auth
 from swapcal.service.auth import create_token, revoke_token, scopes_of
 from swapcal.service.store import open_store
@@ -89,7 +90,7 @@ def test_refusals(store):
 
 
 def run(*arguments, **environment):
-    return CliRunner().invoke(token.token, [*arguments], env={"COLUMNS": "200", **environment})
+    return CliRunner().invoke(token, [*arguments], env={"COLUMNS": "200", **environment})
 
 
 def test_create_list_revoke(path):

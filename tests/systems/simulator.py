@@ -23,9 +23,9 @@ from typing import Any
 import msgspec
 
 from swapcal.service.api_error import ApiError
+from swapcal.service.history import plan
 from swapcal.service.messages import CorrectionRow, ForecastIn, OutcomeRowIn
 from swapcal.service.queue import CORRECTIONS, FORECASTS, OUTCOMES, Ask, Job, Make, Write
-from swapcal.service.retention import plan
 from swapcal.service.settings import Settings, Watch
 from swapcal.service.snapshots import recover
 from swapcal.service.sql import Unreadable

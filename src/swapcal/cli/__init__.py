@@ -17,7 +17,7 @@ PANELS = {
     "Research": ("cite",),
 }
 COMMANDS = tuple(name for names in PANELS.values() for name in names)
-HOMES = {"alarms": "replay", "backup": "export"}
+HOMES = dict.fromkeys(("token", "alarms", "export", "backup", "replay", "prune"), "store")
 """Files of commands that have none of their own."""
 TERMS = (
     "Terms: a forecast is the issued probability p, one of a few dozen levels; its mean is the number before rounding; "
