@@ -298,8 +298,10 @@ def test_the_summary_judges_the_score_as_it_was_given(frame: pd.DataFrame, tmp_p
     for given, name in ((file, "p_model"), (logits, "p_model:logit")):
         line = next(x for x in run(given, *ROLES, "--score", name).stderr.splitlines() if "p_model, as given" in x)
         assert float(line.split()[-2]) == pytest.approx(brier, abs=6e-6)
-    said = run(file, *ROLES, "--score", "p_model").stderr.replace("\n", " ")
+    page = tmp_path / "report.html"
+    said = run(file, *ROLES, "--score", "p_model", "--report", page).stderr.replace("\n", " ")
     assert "p_model beyond chance by the Brier score" in said
+    assert "p_model beyond chance by the Brier score" in page.read_text(encoding="utf-8")
     gaps = written(tmp_path / "gaps.csv", frame.assign(p_model=frame["p_model"].where(frame.index != 7)))
     assert "not always given" in run(gaps, *ROLES, "--score", "p_model").stderr
 

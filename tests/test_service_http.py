@@ -531,4 +531,6 @@ def test_given_scores_stand_beside_the_forecasts_and_one_kind_of_outcome_is_too_
         reach = 1.96 * d.std() / len(d) ** 0.5
         assert (score["low"], score["high"]) == pytest.approx((d.mean() - reach, d.mean() + reach), rel=1e-6)
     assert "better than bad" in found["scores"][1]["sentence"]
+    assert "All outcomes so far: " in (page := service.get("/v1/forecasters/beside/report").body)
+    assert "The forecasts are better than bad by the Brier score" in page
     assert 'swapcal_score_brier{forecaster="beside",score="bad"}' in service.get("/metrics").body

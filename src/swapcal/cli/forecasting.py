@@ -210,7 +210,8 @@ class ForecastReport:
         if self._audit is None:
             raise InputError(f"{self._path}: given {self._file} without labels, expected some to report on")
         findings = self._audit.to_findings(certificate=self._live.certificate().as_dict())
-        findings = findings.warned(self._live.status().sentences())
+        status = self._live.status()
+        findings = findings.warned(status.sentences()).detailed(score.sentence for score in status.scores)
         put_text(self._path, render(findings))
         return f"{findings.headline.verdict}: {findings.headline.sentence}"
 

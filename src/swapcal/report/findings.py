@@ -717,6 +717,10 @@ class Findings:
         """Return the same with more warnings beside the verdict."""
         return replace(self, headline=replace(self.headline, warnings=(*self.headline.warnings, *sentences)))
 
+    def detailed(self, sentences: Iterable[str]) -> "Findings":
+        """Return the same with more sentences below the verdict."""
+        return replace(self, headline=replace(self.headline, detail=" ".join([self.headline.detail, *sentences])))
+
     @classmethod
     def of(cls, findings: "Findings | Mapping[str, Any]") -> "Findings":
         """Return findings as they are, or made of plain data such as `to_dict` gives or a JSON file holds.

@@ -372,17 +372,26 @@ async def audit(call: Call) -> Reply:
 async def report(call: Call) -> Reply:
     """Show the same as a page."""
     findings = await _audited(call, lambda found: found.to_findings(created_at=created_at()))
-    page = await run_in_threadpool(render, findings.warned(await _about_outcomes(call)))
+    warnings, scores = await _about_outcomes(call)
+    page = await run_in_threadpool(render, findings.warned(warnings).detailed(scores))
     return Reply(page.encode(), media="text/html; charset=utf-8", more={"content-security-policy": CONTENT})
 
 
-async def _about_outcomes(call: Call) -> list[str]:
-    """Return what is unusual about a forecaster's outcomes; none where it is not learned here: its log is enough."""
+async def _about_outcomes(call: Call) -> tuple[list[str], list[str]]:
+    """Return what is unusual about all outcomes of a forecaster, and its scores beside the forecasts.
+
+    Neither where it is not learned here: its log is enough.
+    """
+
+    def answer(hosted: HostedForecaster) -> tuple[list[str], list[str]]:
+        scores = [score.sentence for score in hosted.figures.beside()]
+        return hosted.live.status().sentences(), ["All outcomes so far:", *scores] if scores else []
+
     try:
-        sentences: list[str] = await call.context.ask(call.forecaster, lambda hosted: hosted.live.status().sentences())
+        found: tuple[list[str], list[str]] = await call.context.ask(call.forecaster, answer)
     except ApiError:
-        return []
-    return sentences
+        return [], []
+    return found
 
 
 async def _audited(call: Call, present: Callable[[Any], Any]) -> Any:
