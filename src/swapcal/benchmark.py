@@ -442,8 +442,8 @@ class Benchmark:
         methods = tuple(one.plain() for one in self.entries)
         sentence = f"The forecasts of {SWAPCAL}, audited: {found.headline.sentence}"
         after = self._against_mine[SWAPCAL].after.sums
-        told = [] if after.timeline is None else [constant(one, after.rows) for one in stretches(after.timeline)]
-        warnings = tuple(dict.fromkeys([*self.warnings, *(one for one in found.headline.warnings if one not in told)]))
+        shown = [] if after.timeline is None else [constant(one, after.rows) for one in stretches(after.timeline)]
+        warnings = tuple(dict.fromkeys([*self.warnings, *(one for one in found.headline.warnings if one not in shown)]))
         return replace(
             found,
             headline=replace(found.headline, sentence=sentence, warnings=warnings),

@@ -160,7 +160,7 @@ class Audit:
         """Audit over raw features: a table, a mapping of columns, or a matrix with `names`.
 
         Numbers are standardised, categories become indicators, and both are scaled into the context set
-        (see `Encoder`); witnesses speak of the features in their own units. Categorical features are also examined as
+        (see `Encoder`); witnesses are in the features' own units. Categorical features are also examined as
         groups. `like` reuses another audit's encoding, which makes the two addable.
 
         Examples

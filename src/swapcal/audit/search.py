@@ -28,7 +28,7 @@ MOST_PROPOSING = 50_000
 LEAST_EVENTS = 20.0
 """Σp(1 − p) of a region among the proposing rows, so that there is enough of it among the others."""
 PRICE = 0.3
-"""Standard errors that each further condition must bring: of two regions about as good the simpler is told."""
+"""Standard errors that each further condition must bring: of two regions about as good the simpler is reported."""
 MOST_ALIKE = 0.5
 """Part of two regions' rows, of those in either, up to which both are tested."""
 

@@ -462,7 +462,7 @@ def answer_pieces(
 ) -> int:
     """Write the answer to each piece of the file; return the number of rows.
 
-    With several jobs, threads answer several pieces at once; they are written in order all the same.
+    With several jobs, threads answer several pieces at once; they are written in order.
     """
     rows = 0
     with bar(run.console, doing) as shown, table_writer(out) as write:

@@ -62,7 +62,7 @@ class Explanation:
     p, mean : the issued level and the mean it was drawn around; both are the mean where no level was drawn
     base : the rate of the labels known when the forecast was issued, or what `start` names
     terms : contributions, largest first
-    blend : the blend's probability: what late labels, or how such forecasts turned out of late, make of the pool
+    blend : the blend's probability: what late labels, or how such forecasts turned out recently, make of the pool
     members : what is pooled, largest share first
     span : range of the outcomes, on whose scale everything is but the members' shares
     start : what `base` is, if it is not a rate of labels

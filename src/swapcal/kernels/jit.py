@@ -35,7 +35,7 @@ from numba.core.typed_passes import NativeLowering
 # Compiling less: what is only inlined never runs by itself, so its machine code is not made.
 
 AS_EMITTED = {f"swapcal.kernels.{name}" for name in ("experts", "linalg", "mixing", "newton")}
-"""Modules whose parts become machine code all the same: making it rewrites the part that kernels inline, and without
+"""Modules whose parts become machine code nevertheless: making it rewrites the part that kernels inline, and without
 that the last bits of the experts' sums would be others."""
 FLAGS_HASH = hash(Flags())
 """It is one for all flags: numba hashes the names of the options only."""

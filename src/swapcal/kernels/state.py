@@ -40,7 +40,7 @@ RECENT_COORDINATES = 2
 # Self-refining levels. They start as i/16, coarser ones would issue certainties before the first labels come back; and
 # the outermost intervals are halved so often, or 3 in 100 would have to be said as 0 and 1/16 in turn.
 START_INTERVALS, END_HALVINGS = 16, 4
-# Where 0 and 1 are never issued, a score as near to them as experts are heard, 10⁻⁴, needs a level nearer still.
+# Where 0 and 1 are never issued, a score as near to them as experts may be, 10⁻⁴, needs a level nearer still.
 INNER_HALVINGS = 10
 # An interval splits when its rounding loss exceeds κ times its learners' loss plus the larger of these shares of λ and
 # d. A learner costs λB² + d ln(…) in any case; without the share of d there would be too many of them in high dimension

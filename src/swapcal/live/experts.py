@@ -115,7 +115,7 @@ class Row(Rows):
 NAMES = tuple(field.name for field in fields(Rows))
 
 
-# `Experts`: a compiled bank of online logistic regressions, and room for anybody's model.
+# `Experts`: a compiled bank of online logistic regressions, and room for models of the user's own.
 
 BLEND_WEIGHT, EXPERT_WEIGHT = 1.0, 0.2
 TINY = np.float32(1e-8)  # AdaGrad's first sum of squares: no division by zero
@@ -308,7 +308,7 @@ class Experts(Writable):
         if entries > self._work.slots.shape[0] - 1 or width > self._work.context.shape[0]:
             self._work = _work(max(entries, self._work.slots.shape[0] - 1), width, self.memory_width)
 
-    def heard(self, memory: Array) -> Array:
+    def user_scores(self, memory: Array) -> Array:
         """Return the users' scores behind forecasts, as probabilities within 10⁻⁴ of 0 and 1; ½ where missing."""
         return _chance(memory[..., 1 + EXPERTS : 1 + EXPERTS + self.scores])
 
@@ -406,7 +406,7 @@ def _work(entries: int, width: int, inputs: int) -> Workspace:
 
 
 class ExpertModel(Protocol):
-    """Anybody's online model, as this package calls it."""
+    """An online model of the user's own, as this package calls it."""
 
     def forecast(self, record: Mapping[str, Any], keys: Keys, values: Array) -> float:
         """Return a probability for one record; `keys`, `values` are its hashed features."""

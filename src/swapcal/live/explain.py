@@ -137,11 +137,11 @@ def _revealed(learner: Learner, rows: Rows, row: int, x: Array, base: float) -> 
     orders = reveal_orders(len(players))
     shown = np.concatenate([reveal(order) for order in orders])
     keys, values = _masked(rows.keys[row], shown, present), _masked(rows.values[row], shown, present)
-    heard = learner.experts.heard(rows.memory[row])
-    given = np.full((len(shown), len(heard)), base)
+    scored = learner.experts.user_scores(rows.memory[row])
+    given = np.full((len(shown), len(scored)), base)
     for s, name in enumerate([*scores, *models]):
         if name in players:
-            given[shown[:, players.index(name)], s] = heard[s]
+            given[shown[:, players.index(name)], s] = scored[s]
     seen = _seen(x, shown, [places[j] for j in present])
     paths = learner.experts.forecast(keys, values, given, seen)[1][:, 0].reshape(len(orders), -1)
     steps = mean_steps(orders, paths)

@@ -140,7 +140,7 @@ class Learner:
     def _allowed(self, scores: Array) -> Array:
         """Return how near to 0 and 1 each row's forecast may come, however few labels are known: as near as a score.
 
-        The users' scores are belief; like the experts, they are heard no nearer than 10⁻⁴.
+        The users' scores are belief; like the experts', they are kept 10⁻⁴ from 0 and 1.
         """
         given = scores[:, : len(self.contexts.settings["scores"])]
         ends: Array = np.fmin(given, 1.0 - given).min(axis=1, initial=1.0, where=~np.isnan(given))
@@ -200,7 +200,7 @@ class Learner:
     def expect_late(self, late: int) -> None:
         """Prepare for labels that come so many forecasts after theirs: nothing may have been learned yet.
 
-        Late labels make the same surprise count late times before anybody can have learned from it, so the engine
+        Late labels make the same surprise count many times before anything can have been learned from it, so the engine
         holds on to the experts' blend as much longer, up to the largest λ there is.
         """
         assert self.forecaster is not None, "a label was forecast"
@@ -291,7 +291,7 @@ class SparseLearner(Learner):
     """The same with the engine for very many groups: each value of a hashed column, or pair of values, is one.
 
     The levels compete with the corrections of single groups, with the blend and with the users' scores and models as
-    the experts heard them.
+    the experts use them.
     """
 
     forecaster: SparseForecaster | None  # type: ignore[assignment]
@@ -325,7 +325,7 @@ class SparseLearner(Learner):
         put_scores(rows.judged[fresh], self.contexts.reserved_weights, x)
         rows.x[fresh] = x
         rows.ticket[fresh, T_SLOT_LOW] = -1.0
-        scores = np.column_stack([rows.judged[order, 0], self.experts.heard(rows.memory[order])])
+        scores = np.column_stack([rows.judged[order, 0], self.experts.user_scores(rows.memory[order])])
         tickets = rows.ticket[order]
         self._engine_of().play(rows.groups[order], scores, y, rows.draws[order], tickets, counts)
         rows.ticket[order] = tickets

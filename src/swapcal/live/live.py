@@ -381,7 +381,7 @@ class Live:
 
     @locked
     def certificate(self, window: float | None = None) -> "Certificate | GroupCertificate":
-        """Return the engine's exact errors so far, or of late, with their bounds; see `Forecaster.certificate`.
+        """Return the engine's exact errors so far, or recent ones, with their bounds; see `Forecaster.certificate`.
 
         Once a label had a weight, all of them are of the weighted sums, and the worst-case theorem is not claimed.
 

@@ -29,7 +29,7 @@ from swapcal.tables.clock import shown
 
 # `IssueQueue`: open forecasts in order of issue.
 
-SLACK = 1024  # closed forecasts that may stand in line before anybody looks
+SLACK = 1024  # closed forecasts that may stay in the queue before it is searched
 LOW = 2**32 - 1
 
 
@@ -209,7 +209,7 @@ class OpenForecasts:
         return id in self.opened or id in self.labelled or id in self.expired
 
     def unused(self, name: str) -> str:
-        """Return a name for a row without one, which nobody has used."""
+        """Return a name for a row without one, which is not in use."""
         while self.knows(name):
             name += "'"
         return name
@@ -388,7 +388,7 @@ class OpenForecasts:
         self._vacated.append(slot)
 
     def reuse(self) -> None:
-        """Let the slots of closed forecasts be taken again: nobody needs what they held."""
+        """Let the slots of closed forecasts be taken again."""
         if self._vacated:
             self._free += self._vacated
             self._vacated.clear()

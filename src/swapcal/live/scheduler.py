@@ -37,7 +37,7 @@ class Learned(NamedTuple):
     experts: Array
     """(n, number of experts) each expert's probability, in the order of `Live.experts`"""
     scores: Array
-    """(n, number of scores and models) the users' own, as heard: within 10⁻⁴ of 0 and 1, ½ where missing"""
+    """(n, number of scores and models) the users' own, as used: within 10⁻⁴ of 0 and 1, ½ where missing"""
     silent: Flags | None = None
     """(n,) which were learned as silence, without a report; None if none was"""
     weight: Array | None = None
@@ -554,7 +554,7 @@ class Scheduler(Writable):
         if self.watcher is None:
             return None
         ids = [self.open_forecasts.ids[slot] for slot in slots]
-        scores = self.learner.experts.heard(rows.memory[own])
+        scores = self.learner.experts.user_scores(rows.memory[own])
         silence = np.array([self.open_forecasts.is_silence(slot) for slot in slots])
         silent = silence if silence.any() else None
         return Learned(ids, y, rows.ticket[own, T_P], mean, rows.judged[own], scores, silent, weight)
@@ -590,7 +590,7 @@ class Scheduler(Writable):
         return KEPT if self.learner.contexts.hashed else KEPT[:-1]
 
     def restore(self, state: State) -> None:
-        """Take over what `to_state` returned, in the slots of a ledger that was restored alike."""
+        """Take over what `to_state` returned, in the slots of open forecasts that were restored alike."""
         saved = {name: state.arrays[SAVED.get(name, name)] for name in self._saved()}
         n = len(saved["dims"])
         rows = self.open_rows.blank(n)

@@ -37,7 +37,7 @@ NO_TIMES = EventTimes()
 
 
 def read_event_times(open_forecasts: OpenForecasts, time: Any, label_time: Any, matures: Any, n: int) -> EventTimes:
-    """Return the moments of n rows, or say which cannot be; they must go on from the ledger's clock."""
+    """Return the moments of n rows, which go on from the clock. Raises ValueError for one that does not."""
     window = open_forecasts.maturity.matures
     if time is None and label_time is None and matures is None and window is None:
         return NO_TIMES
@@ -59,7 +59,7 @@ def read_arrivals(open_forecasts: OpenForecasts, time: Any, n: int) -> list[floa
 
 
 def _calendar(open_forecasts: OpenForecasts, name: str, given: Any, others: bool | None) -> bool | None:
-    """Tell whether times are dates, as others are; what is no time at all is said to be that."""
+    """Tell whether times are dates, as others are. Raises TypeError for what is no time."""
     try:
         return open_forecasts.one_calendar(name, None if given is None else are_dates(name, given), others)
     except (TypeError, ValueError):

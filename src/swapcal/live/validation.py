@@ -179,7 +179,7 @@ def spread(times: Any, n: int) -> Any:
 
 
 def of_fresh(times: Any, n: int, fresh: list[int]) -> Any:
-    """Return one time per row; a row that is answered from before has that of a fresh row, which nobody looks at."""
+    """Return one time per row; a row that is answered from before has that of a fresh row, which is not used."""
     given = spread(times, n)
     if len(fresh) == n or len(given) != n:
         return given

@@ -1,4 +1,4 @@
-"""Model card: what was audited, what was found and what was not, in plain words, for whoever relies on the forecasts.
+"""Model card: what was audited, what was found and what was not, in plain words, for those who rely on the forecasts.
 
 The card is a list of blocks; the same blocks are written as Markdown and as one HTML page.
 """

@@ -264,7 +264,7 @@ def witnesses(findings: Findings) -> Html:
         "" if beyond else "No error here is beyond chance; these come nearest to one. ",
         "The errors over all levels, groups and rules on the features that were examined, the surest first, each with "
         "the rows on which it is found. Read them as pointers to where forecasts and outcomes part ways. How sure one "
-        "can be is told by the p-value and interval, which allow for everything examined, where there are any.",
+        "can be is in the p-value and interval, which allow for everything examined, where there are any.",
     )
     known = {quantity.name for quantity in findings.quantities}
     articles = [_witness(rank, witness, known, counted(findings)) for rank, witness in enumerate(shown, start=1)]

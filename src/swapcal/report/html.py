@@ -317,7 +317,7 @@ TALL = 30
 """Tables with more rows than this scroll inside their own frame on a screen (never in print)."""
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-"""Told to the browser: this page loads nothing and runs nothing."""
+"""The content security policy: this page loads nothing and runs nothing."""
 
 _SHAPES = {
     "miscalibrated": "M5 0L10 5L5 10L0 5Z",

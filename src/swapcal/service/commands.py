@@ -37,7 +37,7 @@ LEAP = 2.0
 
 
 class CommandHandler:
-    """Applies rows to a ward and collects the events; nothing may be answered before they are on disk.
+    """Applies rows to a hosted forecaster and collects the events; answers wait until they are on disk.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class CommandHandler:
     known : dict
         The store's rows of the batch's ids.
     now : float
-        When the batch is accepted; not before the ward's last event.
+        When the batch is accepted; not before the forecaster's last event.
     limits : Limits
         Of open forecasts and early outcomes.
     """

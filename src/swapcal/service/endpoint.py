@@ -21,7 +21,7 @@ from swapcal.service.status import CollectedFigures
 from swapcal.service.tracing import RequestTrace, Tracing, untraced
 from swapcal.service.worker import Answer, Worker, answer_at_once, settings_in
 
-# `ServiceContext`: the desk as the event loop sees it, and what else a request needs.
+# `ServiceContext`: the worker as the event loop sees it, and what else a request needs.
 
 
 QUESTIONS = 4
@@ -29,7 +29,7 @@ QUESTIONS = 4
 
 
 class ServiceContext:
-    """Puts jobs on the desk and awaits their answers.
+    """Puts jobs on the worker's queue and awaits their answers.
 
     Parameters
     ----------

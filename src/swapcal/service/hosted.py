@@ -551,7 +551,7 @@ def issue(
 
 
 def fresh_forecaster(made: Event) -> HostedForecaster:
-    """Return the ward that a first event describes, before any other."""
+    """Return the forecaster that a first event describes, before any other."""
     hosted = HostedForecaster(from_body(made.body))
     hosted.apply([made])
     return hosted

@@ -14,7 +14,7 @@ from swapcal.service.messages import CorrectionRow, ForecastIn, OutcomeRowIn
 from swapcal.service.settings import Settings
 from swapcal.service.tracing import RequestTrace
 
-# `Metrics`: what the desk has done so far, for metrics and tests.
+# `Metrics`: what the worker has done so far, for metrics and tests.
 
 BOUNDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
 
@@ -61,7 +61,7 @@ class Metrics:
     """requests refused because the queue was full"""
 
 
-# Jobs: what is put on the desk's queue.
+# Jobs: what is put on the worker's queue.
 
 FORECASTS, OUTCOMES, CORRECTIONS = "forecasts", "outcomes", "corrections"
 ORDER = (FORECASTS, OUTCOMES, CORRECTIONS)

@@ -244,7 +244,7 @@ RARELY = (50_000, 20, 20)
 
 
 class Server(uvicorn.Server):
-    """Serves a desk over HTTP.
+    """Serves a worker over HTTP.
 
     Parameters
     ----------

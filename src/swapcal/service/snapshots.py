@@ -59,7 +59,7 @@ from swapcal.service.settings import Settings
 from swapcal.service.sql import Unreadable
 from swapcal.service.store import Store
 
-# Snapshots: the state of a ward as bytes, checked like every state file.
+# Snapshots: the state of a hosted forecaster as bytes, checked like every state file.
 
 RULES = {
     "settings": OBJECT,
@@ -99,7 +99,7 @@ HOSTED = Kind("ward", 1, RULES, _fields)
 
 
 class Still:
-    """A ward at rest: its state copied, to be packed while the ward goes on."""
+    """A copy of a forecaster's state, to be packed while the forecaster goes on."""
 
     def __init__(self, hosted: HostedForecaster) -> None:
         self.name, self.seq = hosted.name, hosted.seq
@@ -151,7 +151,7 @@ def _ownerless(value: Any) -> Any:
 
 
 def restored(content: bytes) -> HostedForecaster:
-    """Return the ward that was at rest; raises `ArchiveError` for what does not fit together."""
+    """Return the forecaster whose state was copied; raises `ArchiveError` for what does not fit together."""
     return built(unpacked(content, HOSTED), _restored)
 
 
@@ -292,7 +292,7 @@ class Snapshotter:
         self._writer.shutdown()
 
 
-# Recovery: a ward from its newest snapshot that can be read, and the log since.
+# Recovery: a forecaster from its newest snapshot that can be read, and the log since.
 
 PAGE = 4096
 
@@ -308,7 +308,7 @@ class Recovered(NamedTuple):
 
 
 def recover(store: Store, name: str) -> Recovered:
-    """Return a forecaster's ward: its newest readable snapshot, and every later event."""
+    """Return a hosted forecaster: its newest readable snapshot, and every later event."""
     began = time.perf_counter()
     hosted, refusals = _from_snapshot(store, name)
     why = f" ({'; '.join(refusals)})" if refusals else ""
@@ -327,7 +327,7 @@ def recover(store: Store, name: str) -> Recovered:
 
 
 def _from_snapshot(store: Store, name: str) -> tuple[HostedForecaster | None, list[str]]:
-    """Return the ward of the newest snapshot that can be read, and why newer ones cannot."""
+    """Return the forecaster of the newest snapshot that can be read, and why newer ones cannot."""
     refusals: list[str] = []
     for kept in store.snapshots(name):
         try:

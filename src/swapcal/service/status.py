@@ -221,7 +221,7 @@ def unknown_standing(name: str, why: str) -> Standing:
 def listed_off(evidence: Mapping[str, Figure], q: float) -> list[str]:
     """Return the forecasters that e-BH lists, by log10 of their lifetime wealth; one that is unknown is not listed.
 
-    It counts among all the same: the limits rise with the number of forecasters.
+    It still counts among all: the limits rise with the number of forecasters.
 
     Examples
     --------
@@ -271,8 +271,8 @@ def certificate(engine: Forecaster | None) -> dict[str, Any]:
         return {"rounds": 0, "holds": None, "sentence": words, "words": words}
     found = engine.certificate()
     rate, bound = (found.psreg / found.rounds) ** 0.5, (found.bound / found.rounds) ** 0.5
-    told = bound < 0.5  # always forecasting ½ is off by no more
-    allows = f"; the guarantee computed along the way allows {100 * bound:.1f} points" if told else ""
+    useful = bound < 0.5  # always forecasting ½ is off by no more
+    allows = f"; the guarantee computed along the way allows {100 * bound:.1f} points" if useful else ""
     words = (
         f"After {found.rounds:,} outcomes the best correction of every level by a linear function of the coordinates "
         f"would have changed the forecasts by {100 * rate:.1f} points (root mean square over the distributions that "

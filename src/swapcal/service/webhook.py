@@ -38,16 +38,16 @@ class Webhook:
 
     A message is `{"event": "alarm" or "alarm ended", "id", "forecaster", "time", "alarm": {…}}`. It is sent until the
     receiver answers 2xx, so it may come twice, with the same id; alarms that are there when the service starts are
-    told once more. Redirects are not followed.
+    posted once more. Redirects are not followed.
 
     Parameters
     ----------
     worker : Worker
-        Asked for alarms.
+        Knows the alarms.
     url : str
         Where to post; http or https.
     log : callable
-        Told of messages that were sent and given up, without the address, which may hold a secret.
+        Called with messages that were sent and given up, without the address, which may hold a secret.
     every : float
         Seconds between looks.
     """

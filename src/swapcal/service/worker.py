@@ -53,7 +53,7 @@ class Worker:
     Parameters
     ----------
     store : Store
-        Opened for a learner; the desk closes it.
+        Opened for a learner; the worker closes it.
     limits : Limits
         Of the queue, and of what may wait in a forecaster.
     every, seconds : int, float

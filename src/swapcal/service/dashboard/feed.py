@@ -41,7 +41,7 @@ Figures = dict[str, Any]
 
 
 class Seen(NamedTuple):
-    """What was seen of a ward, and how long it kept the learning thread."""
+    """What was seen of a forecaster, and how long it kept the learning thread."""
 
     figures: Figures
     seconds: float
@@ -50,7 +50,7 @@ class Seen(NamedTuple):
 
 
 def see(hosted: HostedForecaster, known: int | None = None) -> Seen | None:
-    """Return the figures of a ward unless its last event is the known one; of the learning thread."""
+    """Return the figures of a forecaster unless its last event is the known one; of the learning thread."""
     if hosted.seq == known:
         return None
     began = time.perf_counter()
@@ -164,7 +164,7 @@ class Reporter(Protocol):
 
 
 class Copy:
-    """What a certificate needs of a ward; made on the learning thread, read on any other: it can take seconds."""
+    """What a certificate needs of a forecaster; made on the learning thread, read on any other: it can take seconds."""
 
     def __init__(self, hosted: HostedForecaster) -> None:
         self.labels = hosted.figures.labels
