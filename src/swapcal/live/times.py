@@ -59,7 +59,7 @@ def read_arrivals(open_forecasts: OpenForecasts, time: Any, n: int) -> list[floa
 
 
 def _calendar(open_forecasts: OpenForecasts, name: str, given: Any, others: bool | None) -> bool | None:
-    """Tell whether times are dates, as others are. Raises TypeError for what is no time."""
+    """Tell whether times are dates, as others are. Raises TypeError or ValueError for what is no time, or a mixture."""
     try:
         return open_forecasts.one_calendar(name, None if given is None else are_dates(name, given), others)
     except (TypeError, ValueError):
