@@ -271,3 +271,9 @@ def test_intervals_of_all_groups_hold_at_once():
     lifted.add(group, p, np.where(np.arange(n) % 10 == 3, np.arange(n) % 20 == 3, rng.random(n) < 0.2).astype(float))
     assert lifted.found()[0].group == "g = d"
     assert lifted.found()[0].gap == pytest.approx(0.3)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    result = run("predict", tmp_path / "no.swapcal", tmp_path / "in.csv")
+    assert result.exit_code == 2
+    assert "".join(result.stderr.split()).endswith(f"{tmp_path / 'no.swapcal'}:filenotfound")

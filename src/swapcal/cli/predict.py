@@ -104,8 +104,8 @@ def predict(
             facts.written = {} if out == "-" else {"predictions": out}
             if out != "-" and target in source.columns:
                 how = f"--prob {'mean' if mode is Mode.mean else 'p'} --target {quote(target)}"
-                asked = "" if target in kept else f" (made with --keep {quote(target)})"
-                facts.next = f"swapcal audit {quote(out)} {how} --out report.html{asked}"
+                again = "" if target in kept else f"the same with --keep {quote(target)}, then "
+                facts.next = f"{again}swapcal audit {quote(out)} {how} --out report.html"
             facts.tell(run)
             facts.end(run)
 

@@ -219,6 +219,9 @@ def _compilation_notice(run: Run) -> Iterator[None]:
 def _text(error: Any) -> str:
     if isinstance(error, MemoryError):
         return f"not enough memory ({error})"
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        reason = "file not found" if isinstance(error, FileNotFoundError) else error.strerror.lower()
+        return f"{error.filename}: {reason}"
     return str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
 
 
