@@ -22,6 +22,7 @@ from swapcal.audit.conventional import TheoryMeasures
 from swapcal.batch import History, Mixture, Stream, mixture
 from swapcal.monitor import alarms
 from swapcal.monitor.settings import MonitorSettings
+from swapcal.monitor.state import Bets
 from tests.chance import seeded
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -810,6 +811,21 @@ def issued_by_another_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
         return Changed(tickets, p=np.where(np.arange(len(tickets.p)) % 2, tickets.p, tickets.p.min()))
 
     monkeypatch.setattr(GargIto, "predict_many", predict_many)
+
+
+@caught_by(
+    "test_monitor_alarms.test_learned_ranges_keep_the_lifetime_level_and_find_an_error_along_a_number", "binom.isf"
+)
+def ranges_that_know_the_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that edges are learned from bet too, in a range chosen after their outcome."""
+    right = Bets.enter
+
+    def enter(self: Any, placed: Any, p: Any, y: Any, *rest: Any) -> None:
+        members = placed.members.copy()
+        members[(members < 0) & (y == 1)[:, None]] = members.max()
+        right(self, placed._replace(members=members), p, y, *rest)
+
+    monkeypatch.setattr(Bets, "enter", enter)
 
 
 @caught_by("test_spark_parts.test_rows_of_one_time_are_ordered_by_the_seed_alone", "np.corrcoef")

@@ -89,6 +89,9 @@ class Monitor:
         of the same cluster are counted, but do not bet. Clusters must be independent of each other
     bins : columns of numbers that are watched in ranges, and the edges between these, such as ``{"age": [30, 60]}``.
         Choose the edges before the first row, for instance as quantiles of earlier rows
+    numbers : columns of numbers that are watched in eight ranges, whose edges are learned from the first 1,000 numbers.
+        Rows up to there are counted and bet on in all other groups, but not in these ranges, so that no bet
+        depends on a later row. Monitors that learned different edges are not added: give parts ``bins=monitor.edges``
 
     Examples
     --------
@@ -116,9 +119,10 @@ class Monitor:
         max_weight: float = 1.0,
         clusters: str | None = None,
         bins: "Mapping[str, Sequence[float]] | None" = None,
+        numbers: Sequence[str] = (),
     ) -> None:
         limits = tolerance, run_length, alpha, level_ranges, stakes, most, max_weight
-        self._bets = Bets(read_settings(groups, products, *limits, clusters, bins or {}))
+        self._bets = Bets(read_settings(groups, products, *limits, clusters, bins or {}, numbers))
 
     @classmethod
     def _of(cls, bets: Bets) -> Self:
@@ -135,6 +139,18 @@ class Monitor:
     def rows(self) -> int:
         """Rows entered so far."""
         return self._bets.rows
+
+    @property
+    def edges(self) -> dict[str, tuple[float, ...]]:
+        """Edges of every column's ranges, given or learned; without those that are still being learned.
+
+        Examples
+        --------
+        >>> monitor = Monitor(numbers=["age"]).add({"age": np.arange(1000) % 80}, np.full(1000, 0.5), np.zeros(1000))
+        >>> monitor.edges
+        {'age': (9.0, 19.0, 28.0, 38.0, 48.0, 59.0, 69.0)}
+        """
+        return dict(self._bets.group_index.bins)
 
     # ------------------------------------------------------------------ rows in
 
@@ -321,7 +337,7 @@ class Monitor:
         leaf = ranges.leaves + int(np.searchsorted(ranges.inner(), _validate.label(p, "p"), side="right"))
         members = self._bets.group_index.place_one(_one_record(record)).members[0]
         found = []
-        for g in [int(g) for g in members if g < len(weights)]:
+        for g in [int(g) for g in members if 0 <= g < len(weights)]:
             nodes = [(leaf >> up) - 1 for up in range(ranges.depths)]
             notes = self._bets.bet_state.notes[[g * ranges.nodes + node for node in nodes]]
             pick = next((k for k, note in enumerate(notes) if note[VISITS] >= LEAST_AROUND), len(nodes) - 1)
