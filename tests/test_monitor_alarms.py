@@ -28,7 +28,7 @@ from swapcal.kernels.wealth import (
     SUM,
     VISITS,
 )
-from swapcal.monitor import Alarm, Lifetime, e_bh, settings
+from swapcal.monitor import Alarm, ClassMonitors, Lifetime, e_bh, settings
 from swapcal.monitor import state as evidence
 from swapcal.monitor.settings import DEFAULT_STAKES
 from tests import reference_monitor as reference
@@ -718,3 +718,60 @@ def test_the_sentence_of_clusters_says_what_was_tested():
         monitor.add({"patient": ids}, np.full(40, 0.5), np.arange(40) % 2)
     assert "80 rows" in monitor.summary()["sentence"]
     assert "Tested: 40 clusters, each once" in monitor.summary()["sentence"]
+
+
+# ---------------------------------------------------------------- several classes
+
+NAMES = ["bus", "car", "tram", "walk"]
+
+
+def journeys(seed, rows):
+    rng = np.random.default_rng(seed)
+    P = rng.dirichlet([1, 2, 2, 3], rows)
+    y = np.array(NAMES)[(rng.random(rows)[:, None] > P.cumsum(axis=1)).sum(axis=1)]
+    return {"sex": rng.choice(["f", "m"], rows)}, P, y
+
+
+def test_each_class_has_a_monitor_with_its_part_of_the_limits():
+    records, P, y = journeys(0, 600)
+    together = ClassMonitors(NAMES, ["sex"], alpha=0.08, run_length=1000, tolerance=0.02)
+    together.add(some(records, slice(0, 200)), P[:200], y[:200]).add(some(records, slice(200, None)), P[200:], y[200:])
+    for k, name in enumerate(NAMES):
+        alone = Monitor(["sex"], alpha=0.02, run_length=4000, tolerance=0.02).add(records, P[:, k], y == name)
+        assert alone.settings == together.monitors[name].settings
+        np.testing.assert_array_equal(
+            alone._bets.live_bet_state().bets, together.monitors[name]._bets.live_bet_state().bets
+        )
+    assert repr(together) == "ClassMonitors(600 rows, 4 classes; no class is off)"
+
+
+@pytest.mark.parametrize(
+    ("P", "y", "what"),
+    [
+        (np.full((2, 3), 0.3), ["bus", "car"], "P: given shape"),
+        (np.full((2, 4), 0.25), ["bus"], "y: given shape"),
+        (np.full((2, 4), 0.25), ["bus", "boat"], "given .*boat.* in row 2"),
+        ([[0.2, 0.3, 0.4, 0.1], [0.2, 0.3, 0.4, 1.1]], ["bus", "car"], "P: given"),
+        (np.full((2, 4), 0.25), ["bus", "car"], "sex"),
+    ],
+)
+def test_refused_rows_of_classes_change_nothing(P, y, what):
+    records, *rows = journeys(1, 50)
+    together = ClassMonitors(NAMES, ["sex"]).add(records, *rows)
+    with pytest.raises((KeyError, ValueError), match=what):
+        together.add({"sex": ["f", "m"]} if what != "sex" else {"size": [1, 2]}, P, y)
+    assert {monitor.rows for monitor in together.monitors.values()} == {50}
+    for classes in (["bus"], ["bus", "bus"], [1, "1"], "bus"):
+        with pytest.raises(ValueError, match="classes: given"):
+            ClassMonitors(classes)
+
+
+@pytest.mark.statistical
+def test_classes_keep_the_lifetime_level_together():
+    streams, false = 60, 0
+    for seed in range(streams):
+        false += bool(ClassMonitors(NAMES, ["sex"], tolerance=0.0).add(*journeys(seeded(seed), 1000)).condemned())
+    assert false <= binom.isf(1e-5, streams, 0.05)
+    records, P, y = journeys(seeded(60), 4000)
+    swapped = ClassMonitors(NAMES, ["sex"]).add(records, P[:, [3, 1, 2, 0]], y)
+    assert swapped.condemned() == list(swapped.alarms()) == ["bus", "walk"]

@@ -20,7 +20,7 @@ from swapcal import Forecaster, Monitor, bounds
 from swapcal.audit import difference, evidence, intervals, measures, null, sums
 from swapcal.audit.conventional import TheoryMeasures
 from swapcal.batch import History, Mixture, Stream, mixture
-from swapcal.monitor import alarms
+from swapcal.monitor import ClassMonitors, alarms
 from swapcal.monitor.settings import MonitorSettings
 from swapcal.monitor.state import Bets
 from tests.chance import seeded
@@ -826,6 +826,13 @@ def ranges_that_know_the_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
         right(self, placed._replace(members=members), p, y, *rest)
 
     monkeypatch.setattr(Bets, "enter", enter)
+
+
+@caught_by("test_monitor_alarms.test_classes_keep_the_lifetime_level_together", "binom.isf")
+def classes_in_another_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each class is judged by the forecasts of another."""
+    right = ClassMonitors.add
+    monkeypatch.setattr(ClassMonitors, "add", lambda self, records, P, y: right(self, records, P[:, ::-1], y))
 
 
 @caught_by("test_spark_parts.test_rows_of_one_time_are_ordered_by_the_seed_alone", "np.corrcoef")

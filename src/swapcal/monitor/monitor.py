@@ -586,6 +586,91 @@ def _one_record(records: Any) -> Mapping[str, Any]:
     return records
 
 
+class ClassMonitors:
+    """Forecasts of several classes: a `Monitor` of each class against the rest, with limits over all of them.
+
+    Each monitor has `alpha` over and `run_length` times the number of classes: the probability that any class whose
+    forecasts are right in every group is ever listed by the lifetime test is at most `alpha`, and the mean number of
+    rows until a change alarm of any such class at least `run_length`, whatever the other classes do.
+
+    Parameters
+    ----------
+    classes : labels, in the order of the columns of forecasts
+    groups, settings : as `Monitor` takes them
+    alpha, run_length : over all classes together
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> P = rng.dirichlet([2, 3, 4], 3000)
+    >>> y = np.array(["bus", "car", "walk"])[(rng.random(3000)[:, None] > P.cumsum(axis=1)).sum(axis=1)]
+    >>> ClassMonitors(["bus", "car", "walk"]).add({}, P, y).condemned()
+    []
+    >>> swapped = ClassMonitors(["bus", "car", "walk"]).add({}, P[:, [0, 2, 1]], y)
+    >>> swapped.condemned(), [alarm.direction for alarm in swapped.alarms()["walk"]]
+    (['car', 'walk'], ['too low'])
+    """
+
+    def __init__(
+        self,
+        classes: Sequence[Any],
+        groups: Sequence[str] = (),
+        *,
+        alpha: float = 0.05,
+        run_length: float = 1_000_000,
+        **settings: Any,
+    ) -> None:
+        self.classes = list(classes)
+        count = len(self.classes)
+        if count < 2 or isinstance(classes, str) or len({str(name) for name in self.classes}) < count:
+            raise ValueError(f"classes: given {classes!r}, expected two or more different labels")
+        whole = Monitor(groups, alpha=alpha, run_length=run_length, **settings).settings
+        each: dict[str, Any] = {"alpha": whole.alpha / count, "run_length": whole.run_length * count}
+        self.monitors = {str(name): Monitor(groups, **each, **settings) for name in self.classes}
+
+    def add(self, records: Any, P: Any, y: Any, time: Any = None, weights: Any = None) -> "ClassMonitors":
+        """Enter rows as `Monitor.add` does; refused input changes nothing.
+
+        Parameters
+        ----------
+        P : (rows, classes) mean forecasts
+        y : (rows,) labels
+        """
+        given, labels = np.asarray(P), np.asarray(y)
+        if given.ndim != 2 or given.shape[1] != len(self.classes):
+            raise ValueError(f"P: given shape {given.shape}, expected a column for each of {len(self.classes)} classes")
+        if labels.shape != given.shape[:1]:
+            raise ValueError(f"y: given shape {labels.shape}, expected ({len(given)},), a label for each row")
+        columns = [_validate.rates("P", column) for column in given.T]
+        outcomes = [np.asarray(labels.astype(object) == name, dtype=np.float64) for name in self.classes]
+        strange = np.flatnonzero(np.sum(outcomes, axis=0) != 1)
+        if strange.size:
+            row = int(strange[0])
+            raise ValueError(f"y: given {labels[row]!r} in row {row + 1}, expected one of {self.classes[:12]}")
+        for monitor, p, outcome in zip(self.monitors.values(), columns, outcomes, strict=True):
+            monitor.add(records, p, outcome, time, weights)  # alike but for p and y: what one takes, all take
+        return self
+
+    @property
+    def rows(self) -> int:
+        """Rows entered so far."""
+        return next(iter(self.monitors.values())).rows
+
+    def alarms(self) -> dict[str, list[Alarm]]:
+        """Return the alarms that are raised now, by class; classes without one are left out."""
+        raised = {name: monitor.alarms() for name, monitor in self.monitors.items()}
+        return {name: alarms for name, alarms in raised.items() if alarms}
+
+    def condemned(self) -> list[str]:
+        """Return the classes that the lifetime test rejects, at the level `alpha` over all classes and times."""
+        return [name for name, monitor in self.monitors.items() if monitor.test().rejected]
+
+    def __repr__(self) -> str:
+        off = named(self.condemned(), 3)
+        verdict = f"off: {off}" if off else "no class is off"
+        return f"ClassMonitors({counted(self.rows, 'row')}, {len(self.monitors):,} classes; {verdict})"
+
+
 def e_bh(monitors: "Mapping[str, Monitor | Lifetime]", alpha: float = 0.05) -> list[str]:
     """Return which of many monitored forecasters are off, the strongest evidence first.
 
