@@ -5,8 +5,10 @@ import pytest
 from scipy.stats import binom
 
 from swapcal import Audit
+from swapcal.audit import evidence
 from swapcal.audit.measures import QUANTITIES, Cells, Residuals
 from swapcal.audit.null import compare, simulate
+from swapcal.audit.sums import JOINED, category_codes, hash_names
 from tests.chance import assert_five_percent, seeded
 
 REDRAWS = 1000
@@ -283,3 +285,82 @@ def test_ties_count_whatever_the_scale():
         null = scale * np.arange(1.0, 20.0)
         assert compare(scale * 10.0 * (1 + 1e-14), null).p_value == 0.55
         assert compare(scale * 10.5, null).p_value == 0.5
+
+
+def tiny_groups(rng, rows, tiny, shift=0.0):
+    """Predictions, outcomes and two columns: `city` has three large groups and many tiny ones, `region` eight large."""
+    p = rng.choice([0.1, 0.3, 0.6, 0.8], rows)
+    city = np.where(rng.random(rows) < 0.5, rng.integers(0, 3, rows), 3 + rng.integers(0, tiny, rows)).astype(str)
+    region = rng.integers(0, 8, rows).astype(str)
+    y = rng.random(rows) < np.clip(p + shift * (city == "1"), 0, 1)
+    return p, y, {"city": city, "region": region}
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.25])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_groups_too_small_to_test_are_not_drawn_one_by_one(monkeypatch, shift, weighted):
+    """Redrawn row by row, whatever is tested has the very draws that it has when every group is drawn."""
+    rng = np.random.default_rng(11)
+    p, y, groups = tiny_groups(rng, 1500, 200, shift)
+    weights = rng.choice([0.5, 1.0, 3.0], 1500) if weighted else None
+    literal, joined = (Audit(p, y, groups=groups, weights=weights) for _ in range(2))
+    small = {row.name for row in literal.group_table() if row.small}
+    assert literal.evidence.small == {}
+    monkeypatch.setattr(evidence, "MOST_SMALL", len(small) - 1)
+    assert len(small) > 100
+    assert joined.evidence.design.columns[0][1] == ("0", "1", "2", JOINED)
+    np.testing.assert_array_equal(joined.evidence.null["scan"], literal.evidence.null["scan"])
+    assert joined.verdict() == literal.verdict()
+    assert joined.verdict().beyond == (shift > 0)
+    assert joined.findings() == literal.findings()
+    assert joined.largest() == literal.largest()
+    assert joined.group_table() == literal.group_table()
+    assert joined.evidence.looked() == literal.evidence.looked()
+    assert all(JOINED not in row["name"] for row in joined.to_dict()["groups"])
+
+
+@pytest.mark.parametrize("by_row", [True, False], ids=["row by row", "from sums"])
+def test_joined_groups_hold_what_their_parts_do(monkeypatch, by_row):
+    """The one group that stands for small ones has their sums, observed and drawn, and adds up with the others."""
+    monkeypatch.setattr(evidence, "MOST_SMALL", 0)
+    rng = np.random.default_rng(12)
+    p, y, groups = tiny_groups(rng, 1500, 200)
+    audit = Audit(p, y, groups=groups)
+    scene, level = audit.evidence.design, audit.levels.index(p)
+    (_, found, where), _ = scene.columns
+    code = category_codes(found, hash_names(list(groups["city"])))
+    for k in range(len(found)):
+        expected = np.bincount(level[code == k], (y - p)[code == k], len(scene.n))
+        np.testing.assert_allclose(audit.evidence.residuals.S[0, :, where][:, k], expected, atol=1e-9)
+    kept = audit.sums.sample.rows if by_row else None
+    drawn = simulate(scene, {"g": lambda _, r: 2 * r.g[:, :, 0], "S": lambda _, r: r.S}, 400, 0, kept, audit.levels)
+    for _, _, part in scene.columns:
+        np.testing.assert_allclose(drawn["S"][:, :, part].sum(axis=2), drawn["g"], atol=1e-9)
+    variance = np.bincount(level[code == 3], (p * (1 - p))[code == 3], len(scene.n))
+    assert drawn["S"][:, :, where][:, :, 3].var(axis=0) == pytest.approx(variance, rel=0.4)
+
+
+def test_a_few_small_groups_and_those_of_clusters_are_not_joined():
+    rng = np.random.default_rng(13)
+    p, y, groups = tiny_groups(rng, 6000, 2000)
+    few = {"city": np.where(groups["city"].astype(int) > 500, "rest", groups["city"])}
+    assert Audit(p, y, groups=groups).evidence.small != {}
+    assert Audit(p, y, groups=few).evidence.small == {}
+    assert Audit(p, y, groups=groups, clusters=rng.integers(0, 500, 6000)).evidence.small == {}
+
+
+@pytest.mark.statistical
+@MODES
+def test_two_thousand_tiny_groups_do_not_condemn_the_truth(by_row):
+    rng = np.random.default_rng(seeded(14))
+    rows = 6000
+    p, y, groups = tiny_groups(rng, rows, 2000)
+    groups = {"city": groups["city"]}
+    audit = Audit(p, y, groups=groups)
+    audit.sums.sample.complete = by_row
+    found = audit.evidence.design.columns[0][1]
+    assert found[-1] == JOINED
+    labels = np.array(found)[category_codes(found, hash_names(list(groups["city"])))]
+    X = np.full((rows, 1), 0.5)
+    rates = rejection_rates(audit, summed(audit, p, X, labels, np.ones(rows), rng.random((REDRAWS, rows)) < p))
+    assert_five_percent(rates, REDRAWS)

@@ -121,9 +121,9 @@ def test_the_page_escapes_names_and_draws_what_is_listed():
 
 def test_bins_clusters_and_weights_are_those_of_the_monitor(tmp_path):
     rng = np.random.default_rng(0)
-    age, patient, weight = rng.integers(18, 90, 900), rng.integers(0, 500, 900), rng.choice([1.0, 4.0], 900)
-    p = rng.uniform(0.2, 0.8, 900).round(6)
-    y = (rng.random(900) < p).astype(int)
+    age, patient, weight = rng.integers(18, 90, 1500), rng.integers(0, 500, 1500), rng.choice([1.0, 4.0], 1500)
+    p = rng.uniform(0.2, 0.8, 1500).round(6)
+    y = (rng.random(1500) < p).astype(int)
     path = tmp_path / "rows.csv"
     pacsv.write_csv(pa.table({"p": p, "y": y, "age": age, "patient": patient, "w": weight}), path)
     options = ["--bins", "age:30,60", "--clusters", "patient", "--weights", "w", "--max-weight", "4"]
@@ -132,6 +132,8 @@ def test_bins_clusters_and_weights_are_those_of_the_monitor(tmp_path):
     monitor = Monitor(**settings).add({"age": age, "patient": patient}, p, y, weights=weight)
     assert found["sizes"] == json.loads(json.dumps(monitor.sizes()))
     assert found["settings"] == json.loads(json.dumps(monitor.settings.to_dict()))
+    learned = json.loads(run(path, "--prob", "p", "--target", "y", "--numbers", "age", "--json", "-").stdout)
+    assert learned["sizes"] == json.loads(json.dumps(Monitor(numbers=["age"]).add({"age": age}, p, y).sizes()))
     assert "--bins: given 'age=3'" in said(path, "--prob", "p", "--target", "y", "--bins", "age=3")
     assert "max_weight = 1" in said(path, "--prob", "p", "--target", "y", "--weights", "w")
 

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from swapcal import Live, Monitor, bounds
 from swapcal.archive import State
@@ -27,10 +28,11 @@ from swapcal.kernels.wealth import (
     SUM,
     VISITS,
 )
-from swapcal.monitor import Alarm, Lifetime, e_bh
+from swapcal.monitor import Alarm, ClassMonitors, Lifetime, e_bh, settings
 from swapcal.monitor import state as evidence
 from swapcal.monitor.settings import DEFAULT_STAKES
 from tests import reference_monitor as reference
+from tests.chance import seeded
 from tests.test_monitor import assert_same_state
 
 
@@ -421,6 +423,20 @@ def test_live_feeds_clusters_and_bins():
     assert live.monitor.groups() == ["all rows", "ward = a", "age = below 30", "age = 30 to 60", "age = 60 or more"]
 
 
+def test_live_learns_the_ranges_of_a_number(monkeypatch, tmp_path):
+    monkeypatch.setattr(settings, "LEARNED", 8)
+    live = Live(monitor=Monitor(numbers=["age"]))
+    for k in range(12):
+        live.forecast({"age": 20 + 10 * k}, id=k)
+        live.label(k, 1.0)
+        if k == 5:
+            live.save(tmp_path / "live")
+            live = Live.load(tmp_path / "live")
+    assert live.monitor.edges == {"age": (20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0)}
+    assert live.monitor.groups() == ["all rows", "age = 80 or more"]
+    assert live.monitor.sizes()[1]["rows"] == 4
+
+
 # ---------------------------------------------------------------- bins of numbers
 
 
@@ -462,6 +478,120 @@ def test_bins_are_checked(edges):
         Monitor(bins={"age": edges})
     with pytest.raises(ValueError, match="expected a number, as its bins need"):
         Monitor(bins={"age": [3]}).add({"age": ["old"]}, [0.5], [1])
+
+
+def test_a_number_and_its_range_are_not_confused_row_by_row():
+    monitor = Monitor(["size"], bins={"age": [30]})
+    for _ in range(2):
+        monitor.add({"size": 40, "age": 40}, 0.5, 1.0)
+    assert monitor.groups() == ["all rows", "size = 40", "age = 30 or more"]
+
+
+def aged(seed, rows=3000, error=0.0):
+    """Ages of which some are missing, a sex, forecasts, and outcomes off in a U along the age."""
+    rng = np.random.default_rng(seed)
+    age, p = rng.uniform(18, 80, rows).round(1), rng.uniform(0.2, 0.8, rows)
+    y = (rng.random(rows) < p + error * (2 * np.abs(age - 49) / 31 - 1)).astype(float)
+    age[rng.random(rows) < 0.02] = np.nan
+    return {"age": age, "sex": rng.choice(["f", "m"], rows)}, p, y
+
+
+def some(records, rows):
+    return {name: values[rows] for name, values in records.items()}
+
+
+def test_learned_ranges_are_given_ones_from_the_row_on_that_ends_the_learning():
+    records, p, y = aged(0)
+    options = {"products": [("age", "sex")], "clusters": None}
+    learned = Monitor(["sex"], numbers=["age"], **options).add(records, p, y)
+    start = int(np.flatnonzero(np.cumsum(np.isfinite(records["age"])) == 1000)[0]) + 1
+    known = np.sort(records["age"][:start][np.isfinite(records["age"][:start])])
+    assert learned.edges["age"] == tuple(known[[124, 249, 374, 499, 624, 749, 874]])
+    rest = slice(start, None)
+    given = Monitor(["sex"], bins=learned.edges, **options).add(some(records, rest), p[rest], y[rest])
+    ranges = [group for group in learned.groups() if "age" in group]
+    assert len(ranges) == 9 + 18
+    found, expected = ({one["group"]: one for one in monitor.sizes()} for monitor in (learned, given))
+    assert [found[group] for group in ranges] == [expected[group] for group in ranges]
+    assert found["all rows"]["rows"] == found["sex = f"]["rows"] + found["sex = m"]["rows"] == 3000
+    assert learned.around({"age": 50, "sex": "f"}, 0.5)[2]["group"].startswith("age = ")
+
+
+@pytest.mark.parametrize("clusters", [None, "patient"])
+def test_learned_ranges_do_not_depend_on_batches_or_files(tmp_path, clusters):
+    records, p, y = aged(1, 1500)
+    records["patient"] = np.arange(1500)
+    settings = {"numbers": ["age"], "level_ranges": False, "clusters": clusters}
+    whole = Monitor(**settings).add(records, p, y)
+    parts = Monitor(**settings)
+    assert parts.around({"age": 30, "patient": 1}, 0.5) == []
+    for k, rows in enumerate(map(slice, [0, 1, 400, 990, 1100], [1, 400, 990, 1100, 1500])):
+        kept = some(records, rows)
+        listed = [dict(zip(kept, row, strict=True)) for row in zip(*kept.values(), strict=True)]
+        parts.add(listed if k % 2 else kept, p[rows], y[rows])
+        parts.save(tmp_path / "m")
+        again = Monitor.load(tmp_path / "m")
+        assert_same_state(again, parts)
+        assert again._bets.group_index.learning == parts._bets.group_index.learning
+        assert again.edges == parts.edges
+        parts = again
+    singly = Monitor(**settings)
+    for k in range(1500):
+        singly.add({name: values[k] for name, values in records.items()}, p[k], y[k])
+    for one in (parts, singly):
+        assert one.groups() == whole.groups()
+        assert one.edges == whole.edges != {}
+        np.testing.assert_array_equal(one._bets.live_bet_state().bets, whole._bets.live_bet_state().bets)
+
+
+def test_monitors_with_ranges_learned_apart_are_not_joined():
+    parts = [Monitor(numbers=["age"]).add(*aged(seed, 1200)) for seed in (2, 3)]
+    young = Monitor(numbers=["age"]).add(*aged(2, 20))
+    for one, other in [parts, (young, young), (parts[0], young)]:
+        for join in (one.__add__, one.then):
+            with pytest.raises(ValueError, match="monitors: given edges of numbers"):
+                join(other)
+    for joined in (parts[0] + Monitor(numbers=["age"]), Monitor(numbers=["age"]).then(parts[0])):
+        assert joined.edges == parts[0].edges
+        assert joined.groups() == parts[0].groups()
+        joined.add(*aged(4, 100))
+    assert len((Monitor(numbers=["age"]) + young)._bets.group_index.learning["age"]) > 0
+    alike = [Monitor(bins=parts[0].edges).add(*aged(seed, 500)) for seed in (2, 3)]
+    assert (alike[0] + alike[1]).rows == 1000
+    same = [Monitor(numbers=["age"]).add({"age": np.arange(1000)}, np.full(1000, 0.5), np.ones(1000)) for _ in "ab"]
+    assert (same[0] + same[1]).edges == same[0].edges
+
+
+def test_numbers_are_checked_and_refused_rows_teach_nothing():
+    for given in ("age", ["age", "age"]):
+        with pytest.raises((TypeError, ValueError), match="numbers: given"):
+            Monitor(numbers=given)
+    with pytest.raises(ValueError, match="numbers: given \\['age'\\] in bins too"):
+        Monitor(numbers=["age"], bins={"age": [3]})
+    monitor = Monitor(numbers=["age"]).add({"age": [1.0, None, np.inf]}, [0.5] * 3, [1] * 3)
+    assert monitor._bets.group_index.learning == {"age": [1.0]}
+    for records in ({"age": ["old"]}, {"size": [3]}):
+        with pytest.raises((KeyError, ValueError), match="age"):
+            monitor.add(records, [0.5], [1])
+    with pytest.raises(ValueError, match="weights"):
+        monitor.add({"age": [2.0]}, [0.5], [1], weights=[3.0])
+    assert monitor._bets.group_index.learning == {"age": [1.0]}
+    assert monitor.rows == 3
+    huge = 1.7e9 + np.arange(1200.0)
+    assert Monitor(numbers=["t"]).add({"t": huge}, np.full(1200, 0.5), np.ones(1200)).edges == {"t": (1.7e9,)}
+
+
+@pytest.mark.statistical
+def test_learned_ranges_keep_the_lifetime_level_and_find_an_error_along_a_number():
+    streams, false = 60, 0
+    for seed in range(streams):
+        records, p, y = aged(seeded(seed), 2500)
+        false += Monitor(numbers=["age"], tolerance=0.0).add(records, p, y).test().rejected
+    assert false <= binom.isf(1e-5, streams, 0.05)
+    records, p, y = aged(seeded(60), 20_000, error=0.15)
+    found = {alarm.group: alarm.direction for alarm in Monitor(numbers=["age"]).add(records, p, y).log()}
+    assert {"too low", "too high"} <= {found[group] for group in found if group.startswith("age = ")}
+    assert not Monitor().add({}, p, y).log()
 
 
 # ---------------------------------------------------------------- warnings, one forecast, tables out
@@ -588,3 +718,60 @@ def test_the_sentence_of_clusters_says_what_was_tested():
         monitor.add({"patient": ids}, np.full(40, 0.5), np.arange(40) % 2)
     assert "80 rows" in monitor.summary()["sentence"]
     assert "Tested: 40 clusters, each once" in monitor.summary()["sentence"]
+
+
+# ---------------------------------------------------------------- several classes
+
+NAMES = ["bus", "car", "tram", "walk"]
+
+
+def journeys(seed, rows):
+    rng = np.random.default_rng(seed)
+    P = rng.dirichlet([1, 2, 2, 3], rows)
+    y = np.array(NAMES)[(rng.random(rows)[:, None] > P.cumsum(axis=1)).sum(axis=1)]
+    return {"sex": rng.choice(["f", "m"], rows)}, P, y
+
+
+def test_each_class_has_a_monitor_with_its_part_of_the_limits():
+    records, P, y = journeys(0, 600)
+    together = ClassMonitors(NAMES, ["sex"], alpha=0.08, run_length=1000, tolerance=0.02)
+    together.add(some(records, slice(0, 200)), P[:200], y[:200]).add(some(records, slice(200, None)), P[200:], y[200:])
+    for k, name in enumerate(NAMES):
+        alone = Monitor(["sex"], alpha=0.02, run_length=4000, tolerance=0.02).add(records, P[:, k], y == name)
+        assert alone.settings == together.monitors[name].settings
+        np.testing.assert_array_equal(
+            alone._bets.live_bet_state().bets, together.monitors[name]._bets.live_bet_state().bets
+        )
+    assert repr(together) == "ClassMonitors(600 rows, 4 classes; no class is off)"
+
+
+@pytest.mark.parametrize(
+    ("P", "y", "what"),
+    [
+        (np.full((2, 3), 0.3), ["bus", "car"], "P: given shape"),
+        (np.full((2, 4), 0.25), ["bus"], "y: given shape"),
+        (np.full((2, 4), 0.25), ["bus", "boat"], "given .*boat.* in row 2"),
+        ([[0.2, 0.3, 0.4, 0.1], [0.2, 0.3, 0.4, 1.1]], ["bus", "car"], "P: given"),
+        (np.full((2, 4), 0.25), ["bus", "car"], "sex"),
+    ],
+)
+def test_refused_rows_of_classes_change_nothing(P, y, what):
+    records, *rows = journeys(1, 50)
+    together = ClassMonitors(NAMES, ["sex"]).add(records, *rows)
+    with pytest.raises((KeyError, ValueError), match=what):
+        together.add({"sex": ["f", "m"]} if what != "sex" else {"size": [1, 2]}, P, y)
+    assert {monitor.rows for monitor in together.monitors.values()} == {50}
+    for classes in (["bus"], ["bus", "bus"], [1, "1"], "bus"):
+        with pytest.raises(ValueError, match="classes: given"):
+            ClassMonitors(classes)
+
+
+@pytest.mark.statistical
+def test_classes_keep_the_lifetime_level_together():
+    streams, false = 60, 0
+    for seed in range(streams):
+        false += bool(ClassMonitors(NAMES, ["sex"], tolerance=0.0).add(*journeys(seeded(seed), 1000)).condemned())
+    assert false <= binom.isf(1e-5, streams, 0.05)
+    records, P, y = journeys(seeded(60), 4000)
+    swapped = ClassMonitors(NAMES, ["sex"]).add(records, P[:, [3, 1, 2, 0]], y)
+    assert swapped.condemned() == list(swapped.alarms()) == ["bus", "walk"]

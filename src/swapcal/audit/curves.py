@@ -14,7 +14,7 @@ from swapcal.audit.intervals import PLAIN
 from swapcal.audit.levels import Timeline, area, equal_part, smooth_error
 from swapcal.audit.measures import FixedDesign
 from swapcal.audit.rows import bases
-from swapcal.audit.sums import KeptRows, Sums, hash_names
+from swapcal.audit.sums import KeptRows, Sums, category_codes
 from swapcal.audit.text import TitleIndex
 from swapcal.audit.verdict import Finding, Witness
 from swapcal.kernels import tally as kernel
@@ -381,11 +381,12 @@ def _curve(evidence: Evidence, sums: Array, name: str | None = None) -> list[Cur
     return curve_along(rows.p, rows, evidence.inflation)
 
 
-def _witness_parts(evidence: Evidence, name: str) -> tuple[str, str]:
+def _witness_parts(evidence: Evidence, name: str) -> tuple[str, tuple[str, ...], int]:
+    """Return the column of a group, its categories and which of them is meant."""
     return next(
-        (column, category)
+        (column, found, k)
         for column, found, _ in evidence.design.columns
-        for category in found
+        for k, category in enumerate(found)
         if f"{column} = {category}" == name
     )
 
@@ -397,8 +398,8 @@ def _members(evidence: Evidence, name: str) -> Flags:
         j, bins = next((j, bins) for j, bins in enumerate(evidence.design.numbers) if bins.name == part.number)
         place = evidence.sums.kept().bins[:, j].astype(np.int64) + bins.where.start
         return np.asarray((place >= part.where.start) & (place < part.where.stop))
-    column, category = _witness_parts(evidence, name)
-    return np.asarray(evidence.sums.kept().labels[column] == hash_names([category])[0])
+    column, found, k = _witness_parts(evidence, name)
+    return np.asarray(category_codes(found, evidence.sums.kept().labels[column]) == k)
 
 
 def _group_likenesses(evidence: Evidence, name: str) -> list[Resemblance]:
@@ -532,9 +533,7 @@ def _one_per_column(found: list[Likeness]) -> list[Likeness]:
 
 
 def _column_likenesses(name: str, categories: tuple[str, ...], labels: Keys, mass: Array, z: Array) -> list[Likeness]:
-    hashes = hash_names(list(categories))
-    order = np.argsort(hashes)
-    code = order[np.searchsorted(hashes[order], labels)]
+    code = category_codes(categories, labels)
     share = np.bincount(code, weights=mass, minlength=len(categories))
     intersect = np.bincount(code, weights=mass * z, minlength=len(categories))
     width = np.sqrt(np.maximum(share * (1.0 - share), 0.0))  # shares that add up to more than 1 by rounding

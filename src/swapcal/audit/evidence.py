@@ -7,16 +7,24 @@ from typing import NamedTuple
 import numpy as np
 
 from swapcal._display import counted
-from swapcal.arrays import Array, Places
+from swapcal.arrays import Array, Flags, Places
 from swapcal.audit import measures
 from swapcal.audit.clusters import LEAST_CLUSTERS, belong_together
-from swapcal.audit.intervals import Between, EffectIntervals, Null, ScanStatistic, Window, gap_intervals
+from swapcal.audit.intervals import (
+    LEAST_VARIANCE,
+    Between,
+    EffectIntervals,
+    Null,
+    ScanStatistic,
+    Window,
+    gap_intervals,
+)
 from swapcal.audit.levels import Bins, Timeline
 from swapcal.audit.measures import QUANTITIES, FixedDesign, Measure, dispersion, observe
 from swapcal.audit.null import Noise, compare, flipped_clusters, signed, simulate
 from swapcal.audit.rows import intersections_of
-from swapcal.audit.search import is_elsewhere
-from swapcal.audit.sums import Sums
+from swapcal.audit.search import is_elsewhere, is_region
+from swapcal.audit.sums import JOINED, Sums
 from swapcal.audit.text import percentage_points
 from swapcal.audit.verdict import ALPHA, Finding, Verdict, Witness, judged
 from swapcal.kernels import tally as kernel
@@ -28,24 +36,30 @@ POWER_QUANTILE = 0.8416212335729143
 """Standard errors beyond the critical value at which an error is found with probability 80 %."""
 
 
-def group_rows(names: list[str], start: int, sums: Array, sizes: EffectIntervals, tolerance: float) -> list[GroupRow]:
-    """Return one row per group from its scalar sums (K, SCALARS); `start` is the number of its function in the scan."""
+def group_rows(
+    names: list[str], functions: Places, sums: Array, sizes: EffectIntervals, tolerance: float
+) -> list[GroupRow]:
+    """Return one row per group from its scalar sums (K, SCALARS).
+
+    `functions` (K,) are the numbers of the groups in the scan, -1 for those too small to be in it.
+    """
     if not len(names):
         return []
     whole = sizes.window(-1)
-    coins = dispersion(sums) * sizes.inflation[-1, start : start + len(names)]
-    critical = np.where(whole.usable[start : start + len(names)], sizes.null.critical, sizes.null.alone)
+    tested = (functions >= 0) & whole.usable[functions]
+    coins = dispersion(sums) * np.where(functions >= 0, sizes.inflation[-1, functions], 1.0)
+    critical = np.where(tested, sizes.null.critical, sizes.null.alone)
     low, high = gap_intervals(sums, critical, coins)[1:3]
     few: list[int | None] = [None] * len(names)
     if sizes.clusters is not None:
-        counts = sizes.clusters[-1, start : start + len(names)]
+        counts = sizes.clusters[-1, functions]
         few = [int(count) if count < LEAST_CLUSTERS else None for count in counts]
     mass = sums[:, kernel.MASS]
     reach = sizes.null.critical + POWER_QUANTILE
     rows = []
     for k, name in enumerate(names):
-        usable = bool(whole.usable[start + k])
-        p = float(whole.p_value[start + k]) if usable else 0.0 if impossible(sums[k]) else None
+        usable = bool(tested[k])
+        p = float(whole.p_value[functions[k]]) if usable else 0.0 if impossible(sums[k]) else None
         size = max(low[k], -high[k], 0.0), max(abs(low[k]), abs(high[k]))
         rows.append(
             GroupRow(
@@ -199,18 +213,43 @@ DRAWS = 999
 SLOW_DRAWS = 199
 """Null draws of cheap quantities and of those that need an optimisation per draw."""
 
+MOST_SMALL = 1000
+"""Groups too small to be tested that are drawn one by one: more than that are drawn as one group of their column."""
+
 
 class Evidence:
     """One set of sums beside what chance alone would give; everything simulated is simulated once, when first asked."""
 
     def __init__(self, sums: Sums, seed: int) -> None:
         self.sums, self.seed = sums, seed
-        self.design, self.residuals, bins = observe(sums.tally, sums.cuts)
+        self.small = self._small()
+        self.tally = sums.tally.joined(self.small) if self.small else sums.tally
+        self.design, self.residuals, bins = observe(self.tally, sums.cuts)
         self.groups = self.design.examined(bins, axis=1)
         self._slow: dict[str, Array] = {}
 
+    def _small(self) -> dict[str, Flags]:
+        """Return which categories of every column are too small to be tested, if there are more than `MOST_SMALL`."""
+        tally = self.sums.tally
+        if tally.clusters is not None:
+            return {}
+        least = (1.0 - 1e-9) * LEAST_VARIANCE * self._unit()  # groups that reach it but for rounding are drawn
+        found = {
+            name: group.table[:, :, kernel.VARIANCE].sum(axis=0) < (-1.0 if is_region(name) else least)
+            for name, group in tally.groups.items()
+        }
+        return found if sum(map(np.sum, found.values())) > MOST_SMALL else {}
+
+    def _unit(self) -> float:
+        """Return the squared weight of a row on average."""
+        table = self.sums.tally.table
+        return float(table[:, kernel.MASS2].sum() / table[:, kernel.ROWS].sum())
+
     def noise(self, quantity: str, q: int, against: str | None = None) -> Noise:
-        """Return an error beside its simulated distribution if the predictions were the truth."""
+        """Return an error beside its simulated distribution if the predictions were the truth.
+
+        Where more than `MOST_SMALL` groups are too small to be tested, those of a column count as one group.
+        """
         plain = {"cal": "constant", "sreg": "linear4", "somni": "affine" if against == "affine" else "rules"}
         q = {"sreg": 2, "somni": 1}.get(quantity, q)
         key = (quantity, q, plain.get(quantity, against or "linear"))
@@ -277,9 +316,9 @@ class Evidence:
         everyone = self.sums.tally.table.sum(axis=0)
         inflated = dispersion(everyone) * self.inflation
         spread = float(np.sqrt(inflated * everyone[kernel.VARIANCE])) / self.sums.n
-        elsewhere = np.array([is_elsewhere(name) for name in self.design.group_names], dtype=bool)
         groups = whole.covered[len(self.scan.coordinates) :][: len(self.design.group_names)]
-        covered = groups | elsewhere
+        left_out = len(self._left_out())
+        joined = sum(int(which.sum()) for which in self.small.values())
         word = judged(beyond, low if beyond else 0.0, high, tolerance, tested=tested)
         return Verdict(
             word=word,
@@ -289,7 +328,7 @@ class Evidence:
             high=high,
             tolerance=tolerance,
             detectable=(self.sizes.null.critical + POWER_QUANTILE) * spread if tested else None,
-            unresolved=int(np.sum(~covered)),
+            unresolved=int(np.sum(~groups)) - left_out + joined,
             warnings=data_warnings(self.sums, tolerance if word == "small" else 0.0),
         )
 
@@ -332,19 +371,39 @@ class Evidence:
 
         Intersections too small to be tested are left out.
         """
-        names = self.design.group_names
-        sums = self.groups[:, : len(names)].sum(axis=0)
-        every = group_rows(names, len(self.scan.coordinates), sums, self.sizes, tolerance)
+        count = len(self.design.group_names)
+        numbers = dict(zip(self.design.group_names, len(self.scan.coordinates) + np.arange(count), strict=True))
+        names, sums = list(numbers), self.groups[:, :count].sum(axis=0)
+        if self.small:
+            names, sums = self._every_group()
+        functions = np.array([numbers.get(name, -1) for name in names], dtype=np.intp)
+        every = group_rows(names, functions, sums, self.sizes, tolerance)
         rows = [row for row in every if not is_elsewhere(row.name)]
         marks = tuple(f"{pair.name} = " for pair in intersections_of(self.sums.tally.groups))
         return [row for row in rows if not (row.small and row.name.startswith(marks))] if marks else rows
+
+    def _every_group(self) -> tuple[list[str], Array]:
+        """Return the names and scalar sums (K, SCALARS) of all groups, in the order of the table."""
+        names, sums = [], []
+        for column in sorted(self.sums.tally.groups):
+            group = self.sums.tally.groups[column]
+            order = group.order()
+            names += [f"{column} = {group.names[k]}" for k in order]
+            sums.append(group.table.sum(axis=0)[order])
+        return names, np.concatenate(sums)
+
+    @cached_property
+    def group_count(self) -> int:
+        """Number of groups, those too small to be tested included."""
+        return sum(len(group.names) for group in self.sums.tally.groups.values())
 
     def numbers(self, tolerance: float) -> list[NumberCurve]:
         """Return the gap along every number, in ranges like groups, the most doubtful number first."""
         first = len(self.design.group_names)
         names = [part.name for part in self.design.ranges]
         sums = self.groups[:, first:].sum(axis=0)
-        rows = group_rows(names, len(self.scan.coordinates) + first, sums, self.sizes, tolerance)
+        functions = len(self.scan.coordinates) + first + np.arange(len(names))
+        rows = group_rows(names, functions, sums, self.sizes, tolerance)
         found = [self._number(bins, dict(zip(names, rows, strict=True))) for bins in self.design.numbers]
         return sorted((one for one in found if one.edges), key=lambda one: 2.0 if one.p_value is None else one.p_value)
 
@@ -362,7 +421,7 @@ class Evidence:
 
     def looked(self) -> str:
         """Say in how many groups and along how many features errors were looked for."""
-        groups, numbers = len(self.design.group_names), len(self.design.numbers)
+        groups, numbers = self.group_count, len(self.design.numbers)
         others = len(self.scan.coordinates) - 1 - numbers
         parts = [f"in any of {counted(groups, 'group')}"] if groups else []
         if numbers:
@@ -382,7 +441,7 @@ class Evidence:
 
     def witness(self, quantity: str, q: int = 2, against: str = "linear") -> Witness:
         """Return what attains "smcal", "mcal", "sreg" or "somni"."""
-        return measures.witness(self.sums.tally, self.sums.coordinates, quantity, q, against)
+        return measures.witness(self.tally, self.sums.coordinates, quantity, q, against)
 
     @cached_property
     def names(self) -> list[str]:
@@ -392,10 +451,13 @@ class Evidence:
     @cached_property
     def scan(self) -> ScanStatistic:
         """The family of everything that is looked at."""
-        table = self.sums.tally.table
-        unit = float(table[:, kernel.MASS2].sum() / table[:, kernel.ROWS].sum())
-        left_out = [k for k, name in enumerate(self.design.group_names) if is_elsewhere(name)]
-        return ScanStatistic(self.design, self._scanned(), unit, left_out, self._between())
+        return ScanStatistic(self.design, self._scanned(), self._unit(), self._left_out(), self._between())
+
+    def _left_out(self) -> list[int]:
+        """Return the groups that are not tested: what regions leave out, and small groups that were joined."""
+        rest = tuple(f"{name} = {JOINED}" for name, which in self.small.items() if which.any())
+        names = self.design.group_names
+        return [k for k, name in enumerate(names) if is_elsewhere(name) or name in rest]
 
     def _between(self) -> Between | None:
         tally = self.sums.tally

@@ -358,15 +358,18 @@ def notes(evidence: Evidence, *, priced: bool) -> list[str]:
             "Nearly all forecasts fall into one interval, so the reliability curve is drawn over parts of equal weight "
             "instead; the errors are those of the intervals."
         )
-    shown = len(evidence.group_table(TOLERANCE))
+    rows = evidence.group_table(TOLERANCE)
+    shown = len(rows)
     if intersections_of(evidence.sums.tally.groups):
-        left = len(evidence.design.group_names) - shown
+        left = evidence.group_count - shown
         found.append(
             f"Intersections of two groups count among the groups and in the multiple testing; {left:,} in which "
             f"fewer than {LEAST_VARIANCE:g} outcomes of the rarer kind are expected were left out."
         )
     if shown > MOST_GROUPS:
-        found.append(f"The table shows the {MOST_GROUPS} most doubtful of {shown} groups; all were tested.")
+        small = sum(row.small for row in rows)
+        tested = f"{small:,} are too small to be tested" if small else "all were tested"
+        found.append(f"The table shows the {MOST_GROUPS} most doubtful of {shown:,} groups; {tested}.")
     found += evidence.sums.limits
     if not evidence.sums.sample.complete:
         kept = len(evidence.sums.kept().p)

@@ -12,7 +12,7 @@ from swapcal._display import display
 from swapcal.arrays import Array, Index
 from swapcal.audit.levels import Levels
 from swapcal.audit.measures import Cells, FixedDesign, Measure, Residuals
-from swapcal.audit.sums import KeptRows, Tally, hash_names
+from swapcal.audit.sums import KeptRows, Tally, category_codes
 
 CHUNK_ENTRIES = 1 << 22
 """Numbers held at a time while simulating."""
@@ -247,9 +247,7 @@ def _members(design: FixedDesign, rows: KeptRows, level: Index) -> csr_matrix:
     total = design.group_variance.shape[1]
     places, who = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for name, found, where in design.columns:
-        hashes = hash_names(list(found))
-        order = np.argsort(hashes)
-        code = order[np.searchsorted(hashes[order], rows.labels[name])]
+        code = category_codes(found, rows.labels[name])
         places.append(level.astype(np.int64) * total + where.start + code)
         who.append(np.arange(len(level)))
     for j, bins in enumerate(design.numbers):

@@ -3,14 +3,14 @@
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from copy import deepcopy
+from copy import copy, deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from swapcal._validate import refuse_swapped
-from swapcal.arrays import Array, Bytes, Index, Keys, Places
+from swapcal.arrays import Array, Bytes, Flags, Index, Keys, Places
 from swapcal.audit.clusters import ClusterSums, SignedTerms
 from swapcal.audit.levels import Histogram, Levels, Timeline
 from swapcal.audit.rows import AuditColumns, AuditRows, Coordinate, Encoder, Pair, intersect, intersections_of, searched
@@ -28,6 +28,10 @@ THREAD_ROWS = 1 << 15
 
 SCORES = 4
 """Sums of scores that clusters have: Σα, Σαy, Σα(y − p)², Σα·log loss."""
+
+
+JOINED = "all small groups"
+"""Category that stands for all those of a column that are too small to be tested, where there are very many."""
 
 
 class Groups:
@@ -55,6 +59,16 @@ class Groups:
     def order(self) -> Places:
         """Return the places of the names in alphabetical order."""
         return np.argsort(self.names) if self.names else np.zeros(0, np.intp)
+
+    def joined(self, which: Flags) -> "Groups":
+        """Return the sums with some categories (K,) as one, `JOINED`; the others keep theirs."""
+        if not which.any():
+            return self
+        whole, kept = Groups(len(self.table)), np.flatnonzero(~which)
+        whole.names = [*(self.names[k] for k in kept), JOINED]
+        rest = np.einsum("lks,k->ls", self.table, which.astype(np.float64))
+        whole.table = np.concatenate([self.table[:, kept], rest[:, None]], axis=1)
+        return whole
 
 
 class Tally:
@@ -189,6 +203,12 @@ class Tally:
         if self.clusters is not None and theirs.clusters is not None:
             self.clusters.merge(theirs.clusters, places)
         return self
+
+    def joined(self, which: Mapping[str, Flags]) -> "Tally":
+        """Return these sums, not copied, with some categories of every column as one group."""
+        whole = copy(self)
+        whole.groups = {name: group.joined(which[name]) for name, group in self.groups.items()}
+        return whole
 
     def signed(self) -> tuple[Array, Array]:
         """Return the sums with signs drawn for clusters: g (draws, L, d), and S (draws, L, K) of groups, then bins."""
@@ -371,6 +391,23 @@ def hash_names(names: list[str]) -> Keys:
     """
     digests = [hashlib.blake2b(name.encode(), digest_size=8).digest() for name in names]
     return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
+
+
+def category_codes(categories: Sequence[str], labels: Keys) -> Places:
+    """Return the place of every hashed name among categories; names that are not among them belong to `JOINED`.
+
+    Examples
+    --------
+    >>> category_codes(["a", JOINED], hash_names(["a", "b", "c"])).tolist()
+    [0, 1, 1]
+    """
+    hashes = hash_names(list(categories))
+    order = np.argsort(hashes)
+    code = order[np.minimum(np.searchsorted(hashes[order], labels), len(order) - 1)]
+    absent = hashes[code] != labels
+    if absent.any():
+        code[absent] = categories.index(JOINED)
+    return np.asarray(code)
 
 
 def _hash_batch(batch: AuditRows, labels: Mapping[str, Keys]) -> tuple[Keys, tuple[int, int]]:

@@ -49,6 +49,10 @@ def monitor(
     bins: Annotated[
         list[str] | None, typer.Option(help="A column of numbers and the edges of its ranges, age:30,60; repeatable.")
     ] = None,
+    numbers: Annotated[
+        list[str] | None,
+        typer.Option(help="A column of numbers whose ranges are learned from the first 1,000 rows; repeatable."),
+    ] = None,
     clusters: Annotated[
         str | None, typer.Option(help="Column of rows that belong together, such as a patient: each bets once.")
     ] = None,
@@ -85,6 +89,7 @@ def monitor(
             alpha=alpha,
             level_ranges=level_ranges,
             bins=dict(_cut(one) for one in bins or ()),
+            numbers=listed(numbers, source.columns),
             clusters=clusters,
             max_weight=max_weight,
         )

@@ -289,7 +289,7 @@ def advance(
 
     Parameters
     ----------
-    members : (rows, columns) group of each row in every column
+    members : (rows, columns) group of each row in every column, −1 for none
     life_limits : (groups, nodes) logarithm of the wealth at which a cell's lifetime alarm is raised
     p, y, weight, clock : (rows,) mean forecasts, outcomes, weights, times or row numbers
     gain : (LANES,) scratch
@@ -306,7 +306,7 @@ def advance(
         lowest = leaves + leaf(p[t], terms.edges)
         for j in range(members.shape[1]):
             group = members[t, j]
-            node = lowest
+            node = lowest if group >= 0 else 0
             while node >= 1:
                 cell, life_limit = group * nodes + node - 1, life_limits[group, node - 1]
                 used = play(
@@ -353,7 +353,7 @@ def advance_clusters(
         for t in range(begin, ends[c]):
             price(p[t], y[t], weight[t] * terms.limits[2], terms.stakes, terms.limits[0], gain)
             for j in range(members.shape[1]):
-                node = leaves + leaf(p[t], terms.edges)
+                node = leaves + leaf(p[t], terms.edges) if members[t, j] >= 0 else 0
                 while node >= 1:
                     cell = members[t, j] * nodes + node - 1
                     if place[cell] < 0:

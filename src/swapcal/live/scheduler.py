@@ -376,7 +376,7 @@ class Scheduler(Writable):
         self.learner.step(rows, np.repeat(np.arange(len(y)), 2), labels, weights)
         means, times = rows.ticket[:, T_MEAN], batch.event_times.time
         self.score_history.add(means, y)
-        add_beside(self.score_sums, rows.memory, rows.ticket, y)
+        self._judge_scores(rows.memory, rows.ticket, y)
         if batch.watched is not None and self.monitor_feed is not None:
             enter(self.monitor_feed.monitor, batch.watched, means.copy(), y, weights=batch.weight)
         weighted = 0 if batch.weight is None else int((batch.weight != 1.0).sum())
@@ -529,6 +529,11 @@ class Scheduler(Writable):
         assert self._batch is not None, "rows are opened from a batch"
         return self._batch.cut(self._first, self._first + n)
 
+    def _judge_scores(self, memory: Array, tickets: Array, y: Array) -> None:
+        """Add the squared errors of the users' scores, if there are any: its kernel is not compiled for nothing."""
+        if self.learner.experts.scores:
+            add_beside(self.score_sums, memory, tickets, y)
+
     def _step_rows(self, rows: Rows) -> Learned | None:
         """Forecast and learn, and feed the monitor; return what was learned, if there is a watcher."""
         order, labels, weights = self._row_numbers(), np.array(self._labels), np.array(self._weights)
@@ -538,13 +543,13 @@ class Scheduler(Writable):
         if len(labels) == 1 and not watched:
             if self._labels[0] == self._labels[0]:
                 self.score_history.add_one(float(rows.ticket[0, T_MEAN]), self._labels[0])
-                add_beside(self.score_sums, rows.memory, rows.ticket, labels)
+                self._judge_scores(rows.memory, rows.ticket, labels)
             return None
         known = np.flatnonzero(~np.isnan(labels))
         own, y = order[known], labels[known]
         mean = rows.ticket[own, T_MEAN]
         self.score_history.add(mean, y)
-        add_beside(self.score_sums, rows.memory[own], rows.ticket[own], y)
+        self._judge_scores(rows.memory[own], rows.ticket[own], y)
         if not known.size or not watched:
             return None
         slots = [self._order[k] for k in known.tolist()]

@@ -94,12 +94,20 @@ def _require_kin(one: Bets, other: Bets) -> None:
     kinds = {monitor.clock_kind for monitor in (one, other)} - {None}
     if len(kinds) > 1:
         raise ValueError(f"monitors: given clocks of {' and '.join(sorted(map(str, kinds)))}, expected one kind")
+    sources = [monitor.group_index for monitor in (one, other) if monitor.rows]
+    if len(sources) == 2 and any(index.learning or index.bins != sources[0].bins for index in sources):
+        raise ValueError(
+            "monitors: given edges of numbers that each learned by itself, expected the same: learn them once, and "
+            "give every part bins=monitor.edges"
+        )
     if shared := len(one.clusters & other.clusters):
         raise ValueError(f"monitors: given {shared:,} clusters in both, expected none (a cluster bets once)")
 
 
 def _empty(one: Bets, other: Bets) -> Bets:
-    joined = Bets(one.settings)
+    joined, source = Bets(one.settings), (one if one.rows else other).group_index
+    joined.group_index.bins = dict(source.bins)
+    joined.group_index.learning = {name: [*values] for name, values in source.learning.items()}
     joined.rows = one.rows + other.rows
     joined.clock_kind = one.clock_kind or other.clock_kind
     joined.dropped, joined.repeated = one.dropped + other.dropped, one.repeated + other.repeated

@@ -89,6 +89,9 @@ class Monitor:
         of the same cluster are counted, but do not bet. Clusters must be independent of each other
     bins : columns of numbers that are watched in ranges, and the edges between these, such as ``{"age": [30, 60]}``.
         Choose the edges before the first row, for instance as quantiles of earlier rows
+    numbers : columns of numbers that are watched in eight ranges, whose edges are learned from the first 1,000 numbers.
+        Rows up to there are counted and bet on in all other groups, but not in these ranges, so that no bet
+        depends on a later row. Monitors that learned different edges are not added: give parts ``bins=monitor.edges``
 
     Examples
     --------
@@ -116,9 +119,10 @@ class Monitor:
         max_weight: float = 1.0,
         clusters: str | None = None,
         bins: "Mapping[str, Sequence[float]] | None" = None,
+        numbers: Sequence[str] = (),
     ) -> None:
         limits = tolerance, run_length, alpha, level_ranges, stakes, most, max_weight
-        self._bets = Bets(read_settings(groups, products, *limits, clusters, bins or {}))
+        self._bets = Bets(read_settings(groups, products, *limits, clusters, bins or {}, numbers))
 
     @classmethod
     def _of(cls, bets: Bets) -> Self:
@@ -135,6 +139,18 @@ class Monitor:
     def rows(self) -> int:
         """Rows entered so far."""
         return self._bets.rows
+
+    @property
+    def edges(self) -> dict[str, tuple[float, ...]]:
+        """Edges of every column's ranges, given or learned; without those that are still being learned.
+
+        Examples
+        --------
+        >>> monitor = Monitor(numbers=["age"]).add({"age": np.arange(1000) % 80}, np.full(1000, 0.5), np.zeros(1000))
+        >>> monitor.edges
+        {'age': (9.0, 19.0, 28.0, 38.0, 48.0, 59.0, 69.0)}
+        """
+        return dict(self._bets.group_index.bins)
 
     # ------------------------------------------------------------------ rows in
 
@@ -321,7 +337,7 @@ class Monitor:
         leaf = ranges.leaves + int(np.searchsorted(ranges.inner(), _validate.label(p, "p"), side="right"))
         members = self._bets.group_index.place_one(_one_record(record)).members[0]
         found = []
-        for g in [int(g) for g in members if g < len(weights)]:
+        for g in [int(g) for g in members if 0 <= g < len(weights)]:
             nodes = [(leaf >> up) - 1 for up in range(ranges.depths)]
             notes = self._bets.bet_state.notes[[g * ranges.nodes + node for node in nodes]]
             pick = next((k for k, note in enumerate(notes) if note[VISITS] >= LEAST_AROUND), len(nodes) - 1)
@@ -568,6 +584,91 @@ def _one_record(records: Any) -> Mapping[str, Any]:
     if not isinstance(records, Mapping):
         raise TypeError(f"records: given {type(records).__name__} with one forecast, expected a mapping of values")
     return records
+
+
+class ClassMonitors:
+    """Forecasts of several classes: a `Monitor` of each class against the rest, with limits over all of them.
+
+    Each monitor has `alpha` over and `run_length` times the number of classes: the probability that any class whose
+    forecasts are right in every group is ever listed by the lifetime test is at most `alpha`, and the mean number of
+    rows until a change alarm of any such class at least `run_length`, whatever the other classes do.
+
+    Parameters
+    ----------
+    classes : labels, in the order of the columns of forecasts
+    groups, settings : as `Monitor` takes them
+    alpha, run_length : over all classes together
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> P = rng.dirichlet([2, 3, 4], 3000)
+    >>> y = np.array(["bus", "car", "walk"])[(rng.random(3000)[:, None] > P.cumsum(axis=1)).sum(axis=1)]
+    >>> ClassMonitors(["bus", "car", "walk"]).add({}, P, y).condemned()
+    []
+    >>> swapped = ClassMonitors(["bus", "car", "walk"]).add({}, P[:, [0, 2, 1]], y)
+    >>> swapped.condemned(), [alarm.direction for alarm in swapped.alarms()["walk"]]
+    (['car', 'walk'], ['too low'])
+    """
+
+    def __init__(
+        self,
+        classes: Sequence[Any],
+        groups: Sequence[str] = (),
+        *,
+        alpha: float = 0.05,
+        run_length: float = 1_000_000,
+        **settings: Any,
+    ) -> None:
+        self.classes = list(classes)
+        count = len(self.classes)
+        if count < 2 or isinstance(classes, str) or len({str(name) for name in self.classes}) < count:
+            raise ValueError(f"classes: given {classes!r}, expected two or more different labels")
+        whole = Monitor(groups, alpha=alpha, run_length=run_length, **settings).settings
+        each: dict[str, Any] = {"alpha": whole.alpha / count, "run_length": whole.run_length * count}
+        self.monitors = {str(name): Monitor(groups, **each, **settings) for name in self.classes}
+
+    def add(self, records: Any, P: Any, y: Any, time: Any = None, weights: Any = None) -> "ClassMonitors":
+        """Enter rows as `Monitor.add` does; refused input changes nothing.
+
+        Parameters
+        ----------
+        P : (rows, classes) mean forecasts
+        y : (rows,) labels
+        """
+        given, labels = np.asarray(P), np.asarray(y)
+        if given.ndim != 2 or given.shape[1] != len(self.classes):
+            raise ValueError(f"P: given shape {given.shape}, expected a column for each of {len(self.classes)} classes")
+        if labels.shape != given.shape[:1]:
+            raise ValueError(f"y: given shape {labels.shape}, expected ({len(given)},), a label for each row")
+        columns = [_validate.rates("P", column) for column in given.T]
+        outcomes = [np.asarray(labels.astype(object) == name, dtype=np.float64) for name in self.classes]
+        strange = np.flatnonzero(np.sum(outcomes, axis=0) != 1)
+        if strange.size:
+            row = int(strange[0])
+            raise ValueError(f"y: given {labels[row]!r} in row {row + 1}, expected one of {self.classes[:12]}")
+        for monitor, p, outcome in zip(self.monitors.values(), columns, outcomes, strict=True):
+            monitor.add(records, p, outcome, time, weights)  # alike but for p and y: what one takes, all take
+        return self
+
+    @property
+    def rows(self) -> int:
+        """Rows entered so far."""
+        return next(iter(self.monitors.values())).rows
+
+    def alarms(self) -> dict[str, list[Alarm]]:
+        """Return the alarms that are raised now, by class; classes without one are left out."""
+        raised = {name: monitor.alarms() for name, monitor in self.monitors.items()}
+        return {name: alarms for name, alarms in raised.items() if alarms}
+
+    def condemned(self) -> list[str]:
+        """Return the classes that the lifetime test rejects, at the level `alpha` over all classes and times."""
+        return [name for name, monitor in self.monitors.items() if monitor.test().rejected]
+
+    def __repr__(self) -> str:
+        off = named(self.condemned(), 3)
+        verdict = f"off: {off}" if off else "no class is off"
+        return f"ClassMonitors({counted(self.rows, 'row')}, {len(self.monitors):,} classes; {verdict})"
 
 
 def e_bh(monitors: "Mapping[str, Monitor | Lifetime]", alpha: float = 0.05) -> list[str]:

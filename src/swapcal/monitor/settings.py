@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -118,22 +119,48 @@ Newcomer = tuple[int, tuple[str, ...]]
 
 
 class Placed(NamedTuple):
-    """Rows by group, and the new groups among them, with the numbers they will get."""
+    """Rows by group, −1 for none; the new groups among them, with the numbers they will get; values to learn from."""
 
     members: Integers
     newcomers: list[Newcomer]
+    values: Mapping[str, Array] = MappingProxyType({})
+
+
+LEARNED = 1000
+"""Numbers of a column from which the edges of its ranges are learned; their rows have no range."""
+PARTS = 8
+
+
+def learned_edges(values: Sequence[float]) -> tuple[float, ...]:
+    """Return edges between eight ranges that hold about as many of the values each; fewer if many values are equal.
+
+    They are rounded to the six digits by which ranges are named.
+
+    Examples
+    --------
+    >>> learned_edges(range(1, 1001))
+    (125.0, 250.0, 375.0, 500.0, 625.0, 750.0, 875.0)
+    >>> learned_edges([3.0] * 1000)
+    (3.0,)
+    """
+    found = np.quantile(np.asarray(values, dtype=np.float64), np.arange(1, PARTS) / PARTS, method="inverted_cdf")
+    return tuple(sorted({float(f"{edge:g}") for edge in found}))
 
 
 @dataclass
 class GroupIndex:
-    """Columns and their categories; after `most` categories of a column, all further ones share one group."""
+    """Columns and their categories; after `most` categories of a column, all further ones share one group.
+
+    `bins` has the edges of columns of numbers, `learning` the numbers so far of those whose edges are still learned.
+    """
 
     columns: tuple[Column, ...]
     most: int
-    bins: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    bins: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    learning: dict[str, list[float]] = field(default_factory=dict)
     groups: list[Group] = field(default_factory=list)
     seen: list[dict[tuple[str, ...], int]] = field(default_factory=list)
-    _spelled: dict[tuple[type, Any], str] = field(default_factory=dict)
+    _spelled: dict[tuple[str, type, Any], str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.seen:
@@ -158,17 +185,30 @@ class GroupIndex:
         table.require(self.wanted)
         if self.wanted and len(table) != rows:
             raise ValueError(f"records: given {len(table)} rows, expected {rows}, one per forecast")
-        found = {name: self._categories(table, name) for name in self.wanted}
-        return self._numbered([_crossed([found[name] for name in column], rows) for column in self.columns], rows)
+        numbers = {name: _numbers(table, name) for name in self.learning}
+        until = {name: self._until(name, values) for name, values in numbers.items()}
+        first = {name: _finite(values[: until[name]]) for name, values in numbers.items()}
+        found = {name: self._categories(table, name) for name in self.wanted if name not in numbers}
+        for name, values in numbers.items():
+            found[name] = binned(values, learned_edges([*self.learning[name], *first[name]] or [0.0]))
+        crossed = [_crossed([found[name] for name in column], rows) for column in self.columns]
+        starts = [max((until.get(name, 0) for name in column), default=0) for column in self.columns]
+        return self._numbered(crossed, starts, rows)._replace(values=first)
+
+    def _until(self, name: str, values: Array) -> int:
+        """Return how many of the rows are learned from: up to the one by which there are `LEARNED` finite numbers."""
+        count = len(self.learning[name]) + np.cumsum(np.isfinite(values))
+        return int(np.searchsorted(count, LEARNED)) + 1 if len(count) and count[-1] >= LEARNED else len(values)
+
+    def learn(self, values: Mapping[str, Array]) -> None:
+        """Add numbers to those that edges are learned from; fix the edges once there are enough."""
+        for name, more in values.items():
+            self.learning[name] += more.tolist()
+            if len(self.learning[name]) >= LEARNED:
+                self.bins[name] = learned_edges(self.learning.pop(name))
 
     def _categories(self, table: Table, name: str) -> Categories:
-        if name not in self.bins:
-            return table.categories(name)
-        if table.is_numeric(name):
-            return binned(table.numbers(name), self.bins[name])
-        texts = table.categories(name)  # numbers as texts, such as a file or an open forecast holds
-        parts = binned(np.array([_as_float(name, value) for value in texts.values]), self.bins[name])
-        return Categories(parts.codes[texts.codes], parts.values)
+        return binned(_numbers(table, name), self.bins[name]) if name in self.bins else table.categories(name)
 
     def place_each(self, records: list[Any], rows: int) -> Placed:
         """Find every record's groups, by dictionary alone unless one of them is new."""
@@ -177,7 +217,7 @@ class GroupIndex:
         for row, record in enumerate(records, 1):
             if not isinstance(record, Mapping):
                 raise TypeError(f"records: given {type(record).__name__} in row {row}, expected a mapping of values")
-        members = [self._seen(record) for record in records]
+        members = [None if self.learning else self._seen(record) for record in records]
         if all(found is not None for found in members):
             return Placed(np.array(members, dtype=np.int64).reshape(rows, len(self.columns)), [])
         return self.place({name: [record.get(name) for record in records] for name in self.wanted}, rows)
@@ -193,19 +233,21 @@ class GroupIndex:
 
     def place_one(self, record: Mapping[str, Any]) -> Placed:
         """Find one record's groups, by dictionary alone unless one of them is new."""
+        if self.learning:
+            return self.place({name: [record[name]] for name in self.wanted if name in record}, 1)
         names = {name: self._spell(name, record) for name in self.wanted}
         chosen = [tuple(names[name] for name in column) for column in self.columns]
         members = [self.seen[position].get(category, -1) for position, category in enumerate(chosen)]
         if min(members) >= 0:
             return Placed(np.array([members], dtype=np.int64), [])
-        return self._numbered([(np.zeros(1, np.int64), [category]) for category in chosen], 1)
+        return self._numbered([(np.zeros(1, np.int64), [category]) for category in chosen], [0] * len(chosen), 1)
 
     def _spell(self, name: str, record: Mapping[str, Any]) -> str:
         if name not in record:
             Table({key: [value] for key, value in record.items()}).require([name])
         value = record[name]
         try:
-            key = (type(value), value)
+            key = (name, type(value), value)
             if key not in self._spelled:
                 if len(self._spelled) > 10 * self.most:
                     self._spelled.clear()
@@ -214,8 +256,13 @@ class GroupIndex:
         except TypeError:
             raise TypeError(f"column {name!r}: given {type(value).__name__}, expected one category") from None
 
-    def _numbered(self, found: "list[tuple[Integers, list[tuple[str, ...]]]]", rows: int) -> Placed:
-        """Return every category's number: known ones keep theirs, new ones follow by row, then by column."""
+    def _numbered(
+        self, found: "list[tuple[Integers, list[tuple[str, ...]]]]", starts: Sequence[int], rows: int
+    ) -> Placed:
+        """Return every category's number: known ones keep theirs, new ones follow by row, then by column.
+
+        Rows before the start of a column have no group in it.
+        """
         members = np.empty((rows, len(self.columns)), dtype=np.int64)
         fresh: list[tuple[int, int, int]] = []
         numbers = []
@@ -223,8 +270,11 @@ class GroupIndex:
             known = np.array([self.seen[position].get(name, -1) for name in names], dtype=np.int64)
             numbers.append(known)
             if len(known) and known.min() < 0:
-                first = _first_rows(codes, len(names))
-                fresh += [(int(first[c]), position, int(c)) for c in np.flatnonzero((known < 0) & (first >= 0))]
+                first = _first_rows(codes[starts[position] :], len(names))
+                fresh += [
+                    (starts[position] + int(first[c]), position, int(c))
+                    for c in np.flatnonzero((known < 0) & (first >= 0))
+                ]
         newcomers: list[Newcomer] = []
         taken = [len(seen) for seen in self.seen]
         others = [seen.get((OTHER,), -1) for seen in self.seen]
@@ -238,6 +288,7 @@ class GroupIndex:
             numbers[position][code] = others[position]
         for position, (codes, _) in enumerate(found):
             members[:, position] = numbers[position][codes]
+            members[: starts[position], position] = -1
         return Placed(members, newcomers)
 
     def _next(self, newcomers: list[Newcomer], position: int, category: tuple[str, ...]) -> int:
@@ -302,6 +353,18 @@ def cluster_keys(records: Any, name: str, rows: int) -> list[int]:
     return [keys[code] for code in column.codes.tolist()]
 
 
+def _numbers(table: Table, name: str) -> Array:
+    """Return a column's numbers, also from texts, such as a file or an open forecast holds."""
+    if table.is_numeric(name):
+        return table.numbers(name)
+    texts = table.categories(name)
+    return np.array([_as_float(name, value) for value in texts.values], dtype=np.float64)[texts.codes]
+
+
+def _finite(values: Array) -> Array:
+    return values[np.isfinite(values)]
+
+
 def _as_float(name: str, value: Any) -> float:
     try:
         return np.nan if value is None else float(value)
@@ -329,6 +392,7 @@ class MonitorSettings:
     max_weight: float = 1.0
     clusters: str | None = None
     bins: tuple[tuple[str, tuple[float, ...]], ...] = ()
+    numbers: tuple[str, ...] = ()
 
     @property
     def change_weight(self) -> float:
@@ -370,6 +434,7 @@ class MonitorSettings:
             **({"max_weight": self.max_weight} if self.max_weight > 1 else {}),
             **({"clusters": self.clusters} if self.clusters else {}),
             **({"bins": [[name, list(edges)] for name, edges in self.bins]} if self.bins else {}),
+            **({"numbers": list(self.numbers)} if self.numbers else {}),
         }
 
     @classmethod
@@ -385,7 +450,8 @@ class MonitorSettings:
             plain["most"],
             plain.get("max_weight", 1.0),
             plain.get("clusters"),
-            _read_bins(plain.get("bins", [])),
+            read_bins(plain.get("bins", [])),
+            tuple(plain.get("numbers", ())),
         )
 
 
@@ -401,6 +467,7 @@ def read_settings(
     max_weight: float,
     clusters: str | None,
     bins: Mapping[str, Sequence[float]],
+    numbers: Sequence[str],
 ) -> MonitorSettings:
     """Return checked settings. Raises ValueError or TypeError if one is invalid."""
     if not 0 <= _number("tolerance", tolerance) < 1:
@@ -415,8 +482,12 @@ def read_settings(
         raise ValueError(f"max_weight: given {max_weight!r}, expected a finite number of at least 1")
     if clusters is not None and not is_text(clusters):
         raise TypeError(f"clusters: given {clusters!r}, expected the name of a column")
-    cut = _read_bins(bins.items())
-    watched = [*groups, *(name for name, _ in cut if name not in groups)] if not isinstance(groups, str) else groups
+    cut = read_bins(bins.items())
+    learned = tuple(name for (name,) in _columns(numbers, "numbers"))
+    if both := {name for name, _ in cut} & {*learned}:
+        raise ValueError(f"numbers: given {sorted(both)} in bins too, expected edges that are given or learned")
+    ranged = [*(name for name, _ in cut), *learned]
+    watched = groups if isinstance(groups, str) else [*groups, *(name for name in ranged if name not in groups)]
     return MonitorSettings(
         ((), *_columns(watched), *_pairs(products)),
         float(tolerance),
@@ -428,10 +499,11 @@ def read_settings(
         float(max_weight),
         None if clusters is None else letters(clusters),
         cut,
+        learned,
     )
 
 
-def _read_bins(bins: Any) -> tuple[tuple[str, tuple[float, ...]], ...]:
+def read_bins(bins: Any) -> tuple[tuple[str, tuple[float, ...]], ...]:
     """Return the edges of every column's bins. Raises ValueError unless they are finite numbers that increase."""
     cut = []
     for name, edges in bins:
@@ -450,12 +522,12 @@ def _number(name: str, value: Any) -> float:
     return float(value)
 
 
-def _columns(groups: Sequence[str]) -> list[Column]:
+def _columns(groups: Sequence[str], role: str = "groups") -> list[Column]:
     if isinstance(groups, str):
-        raise TypeError(f"groups: given the text {groups!r}, expected a list of column names")
+        raise TypeError(f"{role}: given the text {groups!r}, expected a list of column names")
     names: list[Column] = [(letters(name),) for name in groups]
     if len(set(names)) < len(names):
-        raise ValueError(f"groups: given {list(groups)}, expected each column once")
+        raise ValueError(f"{role}: given {list(groups)}, expected each column once")
     return names
 
 

@@ -62,7 +62,7 @@ from swapcal.kernels.wealth import (
     write,
 )
 from swapcal.monitor.alarms import ROW_NUMBERS, read_clock, show
-from swapcal.monitor.settings import GroupIndex, MonitorSettings, Placed
+from swapcal.monitor.settings import GroupIndex, MonitorSettings, Placed, read_bins
 
 # Evidence: the wealth and sums of every cell now, read without changing them.
 
@@ -207,7 +207,8 @@ class Bets(Writable):
         self.first_clock = self.last_clock = -np.inf
         self.shards = 1
         self.pooled_peak = 0.0
-        self.group_index = GroupIndex(settings.columns, settings.most, dict(settings.bins))
+        learning: dict[str, list[float]] = {name: [] for name in settings.numbers}
+        self.group_index = GroupIndex(settings.columns, settings.most, dict(settings.bins), learning)
         self.history = EvidenceHistory()
         self.log = np.zeros((0, ENTRY))
         self.dropped = 0
@@ -297,6 +298,7 @@ class Bets(Writable):
     def _begin(self, placed: Placed, clock: Array, kind: str) -> int:
         """Admit new groups and start the clock; return how many groups there were."""
         known = len(self.group_index.groups)
+        self.group_index.learn(placed.values)
         if placed.newcomers:
             self.group_index.admit(placed.newcomers)
             self.make_room()
@@ -423,6 +425,7 @@ class Bets(Writable):
 
 # The file of a monitor: its contents, saving and loading.
 
+CUT = listed(Rule("[column, edges]", lambda v: LIST.holds(v) and len(v) == 2))
 MONITOR = {
     "columns": listed(TEXTS, 1),
     "tolerance": real(0),
@@ -433,7 +436,8 @@ MONITOR = {
     "most": whole(0, archive.MOST_COUNT),
     "max_weight": addition(real(1)),
     "clusters": addition(TEXT),
-    "bins": addition(listed(Rule("[column, edges]", lambda v: LIST.holds(v) and len(v) == 2))),
+    "bins": addition(CUT),
+    "numbers": addition(TEXTS),
 }
 RULES = {
     "settings": parted(MONITOR),
@@ -444,6 +448,7 @@ RULES = {
     "groups": LIST,
     "dropped": addition(whole(0, archive.MOST_COUNT)),
     "repeated": addition(whole(0, archive.MOST_COUNT)),
+    "learned": addition(CUT),
 }
 
 
@@ -463,10 +468,12 @@ def fields(manifest: Manifest, shapes: Shapes) -> dict[str, Field]:
         ),
     }
     runs = {"runs": floats("runs", RUN), "current": floats(RUN), "ones": floats(1)}
+    learning = floats("learning", 2, least=[0, -np.inf], most=[max(0, len(settings.numbers) - 1), np.inf])
     return {
         **(runs if "runs" in shapes else {}),
         **(logged if "log" in shapes else {}),  # files of versions before the log stay readable
         **({"clusters": keys("clusters", rises=True)} if settings.clusters else {}),
+        **({"learning": learning} if settings.numbers else {}),
         "bets": floats(cells, FIELDS, LANES, finite=False),
         "notes": floats(cells, NOTES, finite=False),
         "shares": floats(groups),
@@ -491,6 +498,7 @@ def state_of(bets: Bets) -> archive.State:
         "current": bets.current,
         "ones": np.array([bets.ones]),
         **({"clusters": np.array(sorted(bets.clusters), dtype=np.uint64)} if bets.settings.clusters else {}),
+        **({"learning": _learning(bets)} if bets.settings.numbers else {}),
         "shares": np.array([group.share for group in groups], dtype=np.float64),
         "clock": np.array([bets.first_clock, bets.last_clock, bets.pooled_peak]),
         "history_rows": np.array(history.rows, dtype=np.int64),
@@ -507,8 +515,21 @@ def state_of(bets: Bets) -> archive.State:
         "groups": [[bets.settings.columns.index(group.column), list(group.category)] for group in groups],
         "dropped": bets.dropped,
         "repeated": bets.repeated,
+        **({"learned": _learned(bets)} if bets.settings.numbers else {}),
     }
     return archive.State(arrays, settings)
+
+
+def _learning(bets: Bets) -> Array:
+    """Return (values, 2): the numbers that edges are being learned from, each after the place of its column."""
+    names, learning = bets.settings.numbers, bets.group_index.learning
+    pairs = [(names.index(name), value) for name, values in learning.items() for value in values]
+    return np.array(pairs, dtype=np.float64).reshape(-1, 2)
+
+
+def _learned(bets: Bets) -> list[list[Any]]:
+    bins = bets.group_index.bins
+    return [[name, list(bins[name])] for name in bets.settings.numbers if name in bins]
 
 
 def load(path: "str | os.PathLike[str]") -> Bets:
@@ -524,6 +545,12 @@ def bets_of(state: archive.State) -> Bets:
 def _bets(state: archive.State) -> Bets:
     arrays, plain = state
     bets = Bets(MonitorSettings.from_dict(plain["settings"]))
+    index, names = bets.group_index, bets.settings.numbers
+    for name, edges in read_bins(plain.get("learned", [])):
+        del index.learning[name]
+        index.bins[name] = edges
+    for place, value in arrays.get("learning", ()):
+        index.learning[names[int(place)]].append(float(value))
     for (position, category), share in zip(plain["groups"], arrays["shares"], strict=True):
         bets.group_index.admit([(position, tuple(category))], float(share))
     bets.rows, bets.clock_kind, bets.shards = plain["rows"], plain["clock_kind"], plain["shards"]
