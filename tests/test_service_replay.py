@@ -203,6 +203,19 @@ def test_alarms_of_all_forecasters_in_a_store(path):
     assert run(alarms, "--store", path, "--q", "0").exit_code == BAD_INPUT
 
 
+def test_reports_of_all_forecasters_in_a_store(path, tmp_path):
+    write_log(str(path), 3, name="other")
+    write_log(str(path), 1, name="unlabelled")
+    folder = tmp_path / "reports"
+    assert run(alarms, "--store", path, "--reports", folder).exit_code == BAD_INPUT
+    folder.mkdir()
+    result = run(alarms, "--store", path, "--reports", folder)
+    assert result.exit_code == SAME, result.output
+    assert sorted(file.name for file in folder.iterdir()) == ["other.html", "shop.html"]
+    assert "63" in (folder / "shop.html").read_text(encoding="utf-8")
+    assert "unlabelled: no outcome is known yet" in result.stderr
+
+
 def test_refusals_of_export(path, tmp_path):
     assert "--since: given 'soon'" in run(export, "--store", path, "--since", "soon").stderr
     result = run(export, "--store", path, "--out", path)

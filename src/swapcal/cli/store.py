@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
+from swapcal.archive import put_text
 from swapcal.cli import options
 from swapcal.cli.options import listed
 from swapcal.cli.progress import Output, Run, bar, running
@@ -17,6 +18,7 @@ from swapcal.service.history import Pruning, all_but, older_than, plan, seconds,
 from swapcal.service.history import older_than as first_since
 from swapcal.service.sql import TokenRow
 from swapcal.service.store import Occupied, Store, open_store
+from swapcal.tables.clock import created_at
 from swapcal.tables.output import protect, table_writer
 
 if TYPE_CHECKING:
@@ -128,6 +130,10 @@ def alarms(
         float, typer.Option("--q", min=0.0, max=1.0, help="Largest expected share of sound ones among those listed.")
     ] = 0.1,
     json: Annotated[bool, typer.Option("--json", help="Print all forecasters as JSON instead.")] = False,
+    reports: Annotated[
+        Path | None,
+        typer.Option(help="Write the audit of every forecaster here too, as NAME.html.", file_okay=False, exists=True),
+    ] = None,
 ) -> None:
     """List the forecasters of a service's store that are off, the strongest evidence first.
 
@@ -157,7 +163,26 @@ def alarms(
             for one in found.forecasters[: found.off]:
                 print(f"{one.name}: {one.sentence}")
         run.say(found.sentence)
+        if reports is not None:
+            _audit_all(opened, reports, run)
     raise typer.Exit(DIFFERENT if found.off else SAME)
+
+
+def _audit_all(store: Store, folder: Path, run: Run) -> None:
+    """Write the audit of every forecaster's log as a page, and print its verdict."""
+    from swapcal.report import render
+    from swapcal.service.api_error import ApiError
+    from swapcal.service.history import AuditedPeriod, audit
+    from swapcal.service.settings import from_body
+
+    for name, body in store.forecasters().items():
+        try:
+            findings = audit(store, from_body(body), AuditedPeriod()).to_findings(created_at=created_at())
+        except ApiError:
+            run.say(f"{name}: no outcome is known yet")
+            continue
+        put_text(folder / f"{name}.html", render(findings))
+        run.say(f"{name}: {findings.headline.verdict}: {folder / f'{name}.html'}")
 
 
 def _text(difference: "Mismatch") -> str:
