@@ -188,3 +188,19 @@ def test_nothing_is_minus_zero():
     p = np.repeat([0.0, 1.0], 50)
     assert "-0.0," not in Audit(p, p, groups=np.tile(["a", "b"], 50)).to_json()
     assert str(as_dict({"gap": np.float64(-0.0)})) == "{'gap': 0.0}"
+
+
+@pytest.mark.parametrize(
+    ("large", "expected"),
+    [
+        (2, "in any of 2 groups (30 groups are too small to be tested)"),
+        (0, "in all rows together (31 groups are too small to be tested)"),
+    ],
+)
+def test_groups_that_are_too_small_to_be_tested_are_not_claimed(large, expected):
+    rng = np.random.default_rng(0)
+    p = rng.uniform(0.3, 0.7, 1000 if large else 90)
+    names = np.array([f"small {k % 30}" if k < 60 else f"large {k % max(large, 1)}" for k in range(len(p))])
+    names = names if large else np.array([f"small {k % 31}" for k in range(len(p))])
+    audit = Audit(p, rng.random(len(p)) < p, groups={"g": names})
+    assert expected in audit.to_findings().headline.sentence

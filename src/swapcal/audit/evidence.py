@@ -420,15 +420,18 @@ class Evidence:
         )
 
     def looked(self) -> str:
-        """Say in how many groups and along how many features errors were looked for."""
-        groups, numbers = self.group_count, len(self.design.numbers)
-        others = len(self.scan.coordinates) - 1 - numbers
-        parts = [f"in any of {counted(groups, 'group')}"] if groups else []
+        """Say in how many groups and along how many features errors were looked for, and what is too small for it."""
+        first, numbers = len(self.scan.coordinates), len(self.design.numbers)
+        others, groups = first - 1 - numbers, slice(first, first + len(self.design.group_names))
+        tested = int(self.sizes.window(-1).usable[groups].sum())
+        small = self.group_count - sum(map(is_elsewhere, self.design.group_names)) - tested
+        left = f" ({counted(small, 'group')} {'is' if small == 1 else 'are'} too small to be tested)" if small else ""
+        parts = [f"in any of {counted(tested, 'group')}{left}"] if tested else []
         if numbers:
             parts.append(f"along any of {counted(numbers, 'number')} (trends, halves, quarters and eighths)")
         if others > 0:
             parts.append(f"along {counted(others, 'other feature')} (trend only)")
-        return ", ".join(["in all rows together", *parts])
+        return ", ".join([f"in all rows together{'' if tested else left}", *parts])
 
     def whole(self, found: Finding) -> bool:
         """Tell whether a finding spans all predictions."""
