@@ -38,7 +38,8 @@ def rejection_rates(audit, redrawn, keys=CHEAP):
     null = audit.evidence.null
     scan_null = null["scan"]
     scene = audit.evidence.design
-    values = {"/".join(map(str, key)): QUANTITIES[key].measure(scene, redrawn) for key in keys}
+    drawn = {"/".join(map(str, key)): key for key in keys if "/".join(map(str, key)) in null}
+    values = {name: QUANTITIES[key].measure(scene, redrawn) for name, key in drawn.items()}
     rates = {name: np.mean(found > np.sort(null[name])[-50]) for name, found in values.items()}
     return rates | {"scan": np.mean(audit.evidence.scan.measure(scene, redrawn) > np.sort(scan_null)[-50])}
 
@@ -316,7 +317,22 @@ def test_groups_too_small_to_test_are_not_drawn_one_by_one(monkeypatch, shift, w
     assert joined.largest() == literal.largest()
     assert joined.group_table() == literal.group_table()
     assert joined.evidence.looked() == literal.evidence.looked()
-    assert all(JOINED not in row["name"] for row in joined.to_dict()["groups"])
+    assert joined.theory.noise("smcal", 2, "groups") == literal.theory.noise("smcal", 2, "groups")
+    assert joined.theory.witness("mcal", 2, "groups").names == literal.theory.witness("mcal", 2, "groups").names
+    plain = joined.to_findings()
+    assert not [one for one in plain.quantities if "groups" in one.against]
+    assert any("SMCal and MCal over groups are left out" in note for note in plain.notes)
+    assert JOINED[1:] not in plain.to_json()
+
+
+def test_a_group_called_like_the_small_ones_together_is_a_group():
+    rng = np.random.default_rng(5)
+    n, large = 6000, np.arange(6000) < 2000
+    p = rng.choice(np.linspace(0.1, 0.9, 9), n)
+    shop = np.where(large, JOINED[1:], rng.integers(0, 1500, n).astype(str))
+    audit = Audit(p, rng.random(n) < np.clip(p + 0.15 * large, 0, 1), groups={"shop": shop})
+    assert audit.evidence.small
+    assert next(row for row in audit.group_table() if row.name == f"shop = {JOINED[1:]}").p_value <= 0.01
 
 
 @pytest.mark.parametrize("by_row", [True, False], ids=["row by row", "from sums"])

@@ -215,3 +215,13 @@ def test_what_cannot_be_explained_is_refused() -> None:
         model.explain(X[["age"]])
     with pytest.raises(ValueError, match="backend: given 'csv'"):
         model.feature_importances(X.head(3), backend="csv")
+
+
+def test_no_rows_cannot_be_explained_and_no_experts_are_named() -> None:
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"x": rng.normal(size=200), "g": rng.choice(["a", "b"], 200)})
+    model = SwapClassifier().fit(X, rng.integers(0, 2, 200))
+    with pytest.raises(ValueError, match="X: given no rows"):
+        model.explain(X.iloc[:0])
+    one, other = model.explain(X.iloc[:2])
+    assert "experts" not in one.change(other)

@@ -761,7 +761,7 @@ def test_refused_rows_of_classes_change_nothing(P, y, what):
     with pytest.raises((KeyError, ValueError), match=what):
         together.add({"sex": ["f", "m"]} if what != "sex" else {"size": [1, 2]}, P, y)
     assert {monitor.rows for monitor in together.monitors.values()} == {50}
-    for classes in (["bus"], ["bus", "bus"], [1, "1"], "bus"):
+    for classes in (["bus"], ["bus", "bus"], [1, 1.0], "bus"):
         with pytest.raises(ValueError, match="classes: given"):
             ClassMonitors(classes)
 
@@ -775,3 +775,12 @@ def test_classes_keep_the_lifetime_level_together():
     records, P, y = journeys(seeded(60), 4000)
     swapped = ClassMonitors(NAMES, ["sex"]).add(records, P[:, [3, 1, 2, 0]], y)
     assert swapped.condemned() == list(swapped.alarms()) == ["bus", "walk"]
+
+
+def test_classes_keep_their_own_labels() -> None:
+    rng = np.random.default_rng(0)
+    P = rng.dirichlet([2, 3, 4], 3000)
+    y = 1 + (rng.random(3000)[:, None] > P.cumsum(axis=1)).sum(axis=1)
+    off = ClassMonitors([1, 2, 3]).add({}, P[:, [0, 2, 1]], y)
+    assert off.condemned() == [2, 3]
+    assert off.monitors[1].rows == 3000

@@ -31,6 +31,10 @@ class SimulatedTime:
 
     monotonic = perf_counter = time
 
+    def time_ns(self) -> int:
+        """Return nanoseconds since 1970."""
+        return int(self.now * 1e9)
+
     def sleep(self, seconds: float) -> None:
         """Wait for nothing: the time of a step is that of the step."""
 

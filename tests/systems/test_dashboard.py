@@ -108,7 +108,7 @@ def test_figures_move_while_events_arrive(browser: Any, service: Served) -> None
             page.get_by_text("Waiting for the first forecast").wait_for()
             fill(client, 0, 200, lambda city: 3)
             page.get_by_text("200 in all").first.wait_for()
-            overview.locator("#row-shop").get_by_text("200", exact=True).wait_for()
+            overview.locator("#row-shop").get_by_text("200", exact=True).first.wait_for()
             page.locator("#time-table summary").click()
             page.locator('.ask input[name="id"]').fill("1")
             fill(client, 200, 100, lambda city: 3)

@@ -413,8 +413,8 @@ def _group_likenesses(evidence: Evidence, name: str) -> list[Resemblance]:
 
 
 def _pooled_group_witness(evidence: Evidence, titles: TitleIndex) -> list[WitnessEntry]:
-    """Return the one group that accuses all levels at once."""
-    if not evidence.sums.tally.groups:
+    """Return the one group that accuses all levels at once; none among very many small ones."""
+    if not evidence.sums.tally.groups or evidence.small:
         return []
     witness = evidence.witness("mcal", 2, "groups")
     assert witness.names is not None

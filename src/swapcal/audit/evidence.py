@@ -220,9 +220,9 @@ MOST_SMALL = 1000
 class Evidence:
     """One set of sums beside what chance alone would give; everything simulated is simulated once, when first asked."""
 
-    def __init__(self, sums: Sums, seed: int) -> None:
+    def __init__(self, sums: Sums, seed: int, *, join: bool = True) -> None:
         self.sums, self.seed = sums, seed
-        self.small = self._small()
+        self.small = self._small() if join else {}
         self.tally = sums.tally.joined(self.small) if self.small else sums.tally
         self.design, self.residuals, bins = observe(self.tally, sums.cuts)
         self.groups = self.design.examined(bins, axis=1)
@@ -248,7 +248,7 @@ class Evidence:
     def noise(self, quantity: str, q: int, against: str | None = None) -> Noise:
         """Return an error beside its simulated distribution if the predictions were the truth.
 
-        Where more than `MOST_SMALL` groups are too small to be tested, those of a column count as one group.
+        Against more than `MOST_SMALL` groups that are too small to be tested this takes long: each is drawn.
         """
         plain = {"cal": "constant", "sreg": "linear4", "somni": "affine" if against == "affine" else "rules"}
         q = {"sreg": 2, "somni": 1}.get(quantity, q)
@@ -258,12 +258,19 @@ class Evidence:
             raise ValueError(f"noise floor: given {key}, expected one of {known}, with q of 1 or 2")
         if key[2] == "groups" and not self.design.columns:
             raise ValueError("groups: given none, expected groups= or categorical features")
+        if key[2] == "groups" and self.small:
+            return self._one_by_one.noise(quantity, q, against)
         known_as = "/".join(map(str, key))
         if not QUANTITIES[key].cheap and known_as not in self._slow:
             measure = {known_as: QUANTITIES[key].measure}
             self._slow |= self._simulate(measure, SLOW_DRAWS, self.design.without_groups())
         value = float(QUANTITIES[key].measure(self.design, self.residuals)[0])
         return compare(value, (self.null if QUANTITIES[key].cheap else self._slow)[known_as])
+
+    @cached_property
+    def _one_by_one(self) -> "Evidence":
+        """The same with every group drawn, those too small to be tested too."""
+        return Evidence(self.sums, self.seed, join=False)
 
     def test(self) -> Noise:
         """Return the largest standardised residual over groups, features and prediction ranges, beside its null."""
@@ -444,7 +451,7 @@ class Evidence:
 
     def witness(self, quantity: str, q: int = 2, against: str = "linear") -> Witness:
         """Return what attains "smcal", "mcal", "sreg" or "somni"."""
-        return measures.witness(self.tally, self.sums.coordinates, quantity, q, against)
+        return measures.witness(self.sums.tally, self.sums.coordinates, quantity, q, against)
 
     @cached_property
     def names(self) -> list[str]:
@@ -503,7 +510,7 @@ class Evidence:
         cheap = {
             "/".join(map(str, key)): quantity.measure
             for key, quantity in QUANTITIES.items()
-            if quantity.cheap and (key[2] != "groups" or self.design.columns)
+            if quantity.cheap and (key[2] != "groups" or (self.design.columns and not self.small))
         }
         return self._simulate({**cheap, "scan": self.scan.measure}, DRAWS, self.design)
 

@@ -201,7 +201,8 @@ REPORTED = (
 
 def quantities(evidence: Evidence, certificate: Mapping[str, Any] | None) -> list[QuantityEntry]:
     """Return the errors beside their noise floor, and the pseudo errors beside the forecaster's bounds."""
-    keys = [key for key in REPORTED if key[2] != "groups" or evidence.sums.tally.groups]
+    grouped = evidence.sums.tally.groups and not evidence.small
+    keys = [key for key in REPORTED if key[2] != "groups" or grouped]
     found = [_quantity(evidence, key) for key in keys]
     if evidence.sums.issued is not None or certificate is not None:
         found += _issued(evidence, certificate or {})
@@ -370,6 +371,11 @@ def notes(evidence: Evidence, *, priced: bool) -> list[str]:
         small = sum(row.small for row in rows)
         tested = f"{small:,} are too small to be tested" if small else "all were tested"
         found.append(f"The table shows the {MOST_GROUPS} most doubtful of {shown:,} groups; {tested}.")
+    if evidence.small:
+        found.append(
+            "SMCal and MCal over groups are left out: they are of all groups, very many of which are too small to be "
+            "tested, and each would have to be simulated. Audit.theory computes them."
+        )
     found += evidence.sums.limits
     if not evidence.sums.sample.complete:
         kept = len(evidence.sums.kept().p)

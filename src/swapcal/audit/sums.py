@@ -30,8 +30,9 @@ SCORES = 4
 """Sums of scores that clusters have: Σα, Σαy, Σα(y − p)², Σα·log loss."""
 
 
-JOINED = "all small groups"
-"""Category that stands for all those of a column that are too small to be tested, where there are very many."""
+JOINED = "\U0010ffffall small groups"
+"""Category that stands for all those of a column that are too small to be tested, where there are very many. Its
+first character is in no text, and sorted last."""
 
 
 class Groups:

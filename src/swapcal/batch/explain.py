@@ -83,6 +83,8 @@ class Attribution:
 
     def contributions(self, rows: EncodedTable, scores: Array | None = None) -> Contributions:
         """Return what each column's value adds to the mean prediction of every row."""
+        if not len(rows.Z):
+            raise ValueError("X: given no rows, expected at least one")
         orders = reveal_orders(len(self.columns))
         shown = np.concatenate([reveal(order) for order in orders])
         size = max(1, AT_ONCE // len(shown))

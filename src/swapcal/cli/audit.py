@@ -353,7 +353,8 @@ def audit(
                 found.save(state)
             run.kept = "the report is written"
             fractional = isinstance(found, Audit) and found.sums.tally.table[..., FRACTIONAL].any()
-            _show(findings, columns, run, details, binary=not fractional)
+            small = sum(row.small for row in found.group_table()) if isinstance(found, Audit) else 0
+            _show(findings, columns, run, details, binary=not fractional, small=small)
             for what, where in zip(("report", "figures", "card", "state"), written.values(), strict=True):
                 if where is not None:
                     run.say(f"{what}: {where}")
@@ -451,10 +452,10 @@ def _save(found: Audit | Comparison, out: Path | None, run: Run, **settings: Any
     return findings
 
 
-def _show(findings: Findings, columns: JudgedColumns, run: Run, details: bool, *, binary: bool) -> None:
+def _show(findings: Findings, columns: JudgedColumns, run: Run, details: bool, *, binary: bool, small: int) -> None:
     console = run.output
     if findings.comparison is None:
-        _facts(findings, columns, binary).show(console)
+        _facts(findings, columns, binary, small).show(console)
     show_comparison(findings, console)
     show_headline(findings, console)
     tested = [one for one in findings.witnesses[:5] if one.p_value is not None]
@@ -466,7 +467,7 @@ def _show(findings: Findings, columns: JudgedColumns, run: Run, details: bool, *
         _show_details(findings, console)
 
 
-def _facts(findings: Findings, columns: JudgedColumns, binary: bool) -> Facts:
+def _facts(findings: Findings, columns: JudgedColumns, binary: bool, small: int) -> Facts:
     """Return what the forecasts are worth and where they are off most, as other commands print it."""
     scores, rows = findings.scores, findings.identity.n
     roles = {
@@ -484,6 +485,8 @@ def _facts(findings: Findings, columns: JudgedColumns, binary: bool) -> Facts:
         for one in sorted(findings.groups, key=lambda one: -abs(one.gap))
         if not one.small
     ]
+    found.small = small
+    found.unit = "rows" if columns.weights is None else "units of weight"
     return found
 
 

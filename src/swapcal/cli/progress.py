@@ -21,7 +21,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from swapcal._display import named, share
+from swapcal._display import counted, named, share
 from swapcal.archive import put_text
 from swapcal.cli import BAD_INPUT, PIPE_CLOSED, STOPPED, advice
 from swapcal.cli.options import Printing
@@ -305,7 +305,11 @@ class Facts:
     scores: Sequence[ForecastScore] = ()
     scored_on: str = ""
     groups: Sequence[GroupGap] = ()
-    """all groups examined, the largest gap first"""
+    """all groups tested, the largest gap first"""
+    small: int = 0
+    """groups too small to be tested"""
+    unit: str = "rows"
+    """what the rows of a group are counted in"""
     written: Mapping[str, str] = field(default_factory=dict)
     """what was written where"""
     next: str = ""
@@ -363,19 +367,22 @@ class Facts:
         return table
 
     def _show_groups(self, console: Console) -> None:
+        small = f"{self.small:,} group{' is' if self.small == 1 else 's are'} too small to be tested"
         if not self.groups:
+            if self.small:
+                say(console, small)
             return
         sure = sum(one.low > 0 or one.high < 0 for one in self.groups)
         found = "no gap is significant" if not sure else f"{sure:,} significant gap{'s' if sure > 1 else ''}"
         say(
             console,
-            f"{len(self.groups):,} groups examined, {found} (95 % intervals, corrected for the number of groups); the "
-            "largest gaps, observed minus forecast in points:",
+            f"{counted(len(self.groups), 'group')} tested, {found} (95 % intervals, corrected for the number of groups)"
+            f"{f'; {small}' if self.small else ''}; the largest gaps, observed minus forecast in points:",
         )
         rows = [
             [
                 f"  {one.group}",
-                f"{one.rows:,} rows",
+                f"{one.rows:,} {self.unit}",
                 f"{100 * one.gap:+.2f}",
                 f"({100 * one.low:+.2f} to {100 * one.high:+.2f})",
             ]

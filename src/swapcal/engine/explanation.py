@@ -163,7 +163,6 @@ class Explanation:
           +0.0200 ████████████████████  shop = b
           +0.0100 ██████████            base rate
         by kind: constant +0.0100, group +0.0200
-        the blend of the experts: 0.3000 before, 0.3000 now
         """
         terms, kinds = self.since(before), defaultdict[str, float](float)
         for term in terms:
@@ -173,8 +172,10 @@ class Explanation:
         if kinds:
             sums = (f"{kind} {self._figure(amount, sign='+')}" for kind, amount in sorted(kinds.items()))
             lines.append(f"by kind: {', '.join(sums)}")
-        blends = f"{self._figure(before.blend)} before, {self._figure(self.blend)} now"
-        return "\n".join([*lines, f"the blend of the experts: {blends}"])
+        if self.members or before.members:
+            blends = f"{self._figure(before.blend)} before, {self._figure(self.blend)} now"
+            lines.append(f"the blend of the experts: {blends}")
+        return "\n".join(lines)
 
     def _bars(self, terms: tuple[Contribution, ...]) -> list[str]:
         """Return a line for each of the largest terms, with a bar."""

@@ -622,11 +622,11 @@ class ClassMonitors:
     ) -> None:
         self.classes = list(classes)
         count = len(self.classes)
-        if count < 2 or isinstance(classes, str) or len({str(name) for name in self.classes}) < count:
+        if count < 2 or isinstance(classes, str) or len(set(self.classes)) < count:
             raise ValueError(f"classes: given {classes!r}, expected two or more different labels")
         whole = Monitor(groups, alpha=alpha, run_length=run_length, **settings).settings
         each: dict[str, Any] = {"alpha": whole.alpha / count, "run_length": whole.run_length * count}
-        self.monitors = {str(name): Monitor(groups, **each, **settings) for name in self.classes}
+        self.monitors = {name: Monitor(groups, **each, **settings) for name in self.classes}
 
     def add(self, records: Any, P: Any, y: Any, time: Any = None, weights: Any = None) -> "ClassMonitors":
         """Enter rows as `Monitor.add` does; refused input changes nothing.
@@ -656,17 +656,17 @@ class ClassMonitors:
         """Rows entered so far."""
         return next(iter(self.monitors.values())).rows
 
-    def alarms(self) -> dict[str, list[Alarm]]:
+    def alarms(self) -> dict[Any, list[Alarm]]:
         """Return the alarms that are raised now, by class; classes without one are left out."""
         raised = {name: monitor.alarms() for name, monitor in self.monitors.items()}
         return {name: alarms for name, alarms in raised.items() if alarms}
 
-    def condemned(self) -> list[str]:
+    def condemned(self) -> list[Any]:
         """Return the classes that the lifetime test rejects, at the level `alpha` over all classes and times."""
         return [name for name, monitor in self.monitors.items() if monitor.test().rejected]
 
     def __repr__(self) -> str:
-        off = named(self.condemned(), 3)
+        off = named([*map(str, self.condemned())], 3)
         verdict = f"off: {off}" if off else "no class is off"
         return f"ClassMonitors({counted(self.rows, 'row')}, {len(self.monitors):,} classes; {verdict})"
 
