@@ -175,4 +175,18 @@ def test_columns_of_every_type_of_parquet_are_looked_at(command: str, tmp_path: 
     extra = ["--score", "x"] if command == "compare" else ["--out", out]
     result = run(command, path, "--target", "y", *extra)
     assert result.exit_code == 0, result.output
-    assert "left out order (an id); empty (one value)" in " ".join(result.output.split())
+    left_out = "order (an id)" if command == "forecast" else "order (an id); empty (one value)"
+    assert f"left out {left_out}" in " ".join(result.output.split())
+
+
+def test_a_stream_is_forecast_alike_however_its_file_is_cut(tmp_path: Path) -> None:
+    rng, n, found = np.random.default_rng(2), 600, []
+    table = pa.table({"const": [3.0] * n, "x": rng.random(n), "y": rng.integers(0, 2, n)})
+    for rows in (n, 200):
+        path, out = tmp_path / f"{rows}.parquet", tmp_path / f"{rows}.csv"
+        with pq.ParquetWriter(path, table.schema) as writer:
+            writer.write_table(table.slice(0, 0))
+            writer.write_table(table, row_group_size=rows)
+        assert run("forecast", path, "--target", "y", "--out", out).exit_code == 0
+        found.append(out.read_text(encoding="utf-8"))
+    assert found[0] == found[1]

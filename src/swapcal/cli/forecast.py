@@ -133,7 +133,7 @@ def forecast(
             taken = None if follow else (lambda id: saved is not None and saved.knows(id))
             reader = StreamReader(source, roles, skip=skip, positive=counted, jobs=threads, taken=taken)
             if saved is None and not follow:
-                unused = unused_columns(reader.peek().features, roles.chosen(), reader.total is not None)
+                unused = unused_columns(reader.peek().features, roles.chosen(), is_whole=False)
                 reader.leave_out([*unused])
                 roles = reader.roles
             belief = options.outcome_settings(window, silence, prior, unseen, roles.scores)
