@@ -81,7 +81,12 @@ FAULTS = {
         "or _digest([content]) != listed[0][0]",
         "",
     ),
-    "the first outcome does not win": (CommandHandler, "_outcome_known", "if (y, weight) == (row.y, row.weight):", "if True:"),
+    "the first outcome does not win": (
+        CommandHandler,
+        "_outcome_known",
+        "if (y, weight) == (row.y, row.weight):",
+        "if True:",
+    ),
     "early outcomes are not joined": (CommandHandler, "_join", "parked=True", "parked=False"),
     "an outcome is learned before its maturity": (
         hosted.HostedForecaster,
