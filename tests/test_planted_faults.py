@@ -143,12 +143,12 @@ def one_wide_group(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @caught_by("test_audit_null.test_two_thousand_tiny_groups_do_not_condemn_the_truth", LEVEL, by_row=False)
 def groups_joined_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half of what small groups hold is lost where they are joined."""
+    """Half of what a large group holds is lost where small ones are joined."""
     right = sums.Groups.joined
 
     def joined(self: Any, which: Any) -> Any:
         whole = right(self, which)
-        whole.table[:, -1] *= 0.5
+        whole.table[:, 0] *= 0.5
         return whole
 
     monkeypatch.setattr(sums.Groups, "joined", joined)
