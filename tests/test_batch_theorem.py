@@ -307,5 +307,5 @@ def test_a_sample_size_is_that_of_the_levels_ridge_and_start_of_the_fit() -> Non
 def test_the_start_of_a_fit_is_the_score() -> None:
     """θ_0 = (1, 1, 0, …): from there to −4e_1 it is √26, to 2ve_1 ± 2e_1 √10."""
     model = SwapClassifier(target="agnostic", correction="none", ridge=1.0, random_state=0).fit(X, Y).model_
-    assert model.recorders[0].distance2("sreg") == pytest.approx(26.0)
-    assert model.recorders[0].distance2("smcal") == pytest.approx(10.0)
+    assert model.runs[0].distance2("sreg") == pytest.approx(26.0)
+    assert model.runs[0].distance2("smcal") == pytest.approx(10.0)

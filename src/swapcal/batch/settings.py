@@ -22,8 +22,8 @@ SCORE, GIVEN = 0.5, 0.1
 GROUPS, OTHERS = 0.3, 0.3
 """Norms of all group coordinates together and of all others: ¼ + ¼ + 0.01 + 0.09 + 0.09 ≤ 1.
 
-The ridge λ makes a small coordinate expensive to rely on: a group's offset at one level needs some λG/0.09 rows to be
-believed, and until then the pooled correction stands.
+The ridge λ makes a small coordinate expensive to rely on: a group's offset at one level needs some λG/0.09 rows to
+count, and until then the pooled correction stands.
 """
 MOST_COORDINATES = 128
 SCORES = 3
@@ -34,13 +34,15 @@ def lay_out(features: FittedEncoder, rows: EncodedTable) -> Placement:
     category = np.full((len(features.categories), max([c.size for c in features.categories], default=1)), -1, np.int64)
     numeric = np.full(rows.Z.shape[1], -1, np.int64)
     groups = features.groups
-    rest = [j for j in range(len(category)) if j not in groups]
+    other_categories = [j for j in range(len(category)) if j not in groups]
     width = _place_categories(features, rows, groups, category, SCORES)
     width = _place_numbers(numeric, width)
-    _place_categories(features, rows, rest, category, width)
-    others = len(features.numbers) + len(features.rated) + len(rest)
-    sizes = [GROUPS / np.sqrt(len(groups)) if j in groups else OTHERS / np.sqrt(others) for j in range(len(category))]
-    number_size = OTHERS / (3.0 * np.sqrt(max(others, 1)))
+    _place_categories(features, rows, other_categories, category, width)
+    other_columns = len(features.numbers) + len(features.rated) + len(other_categories)
+    sizes = [
+        GROUPS / np.sqrt(len(groups)) if j in groups else OTHERS / np.sqrt(other_columns) for j in range(len(category))
+    ]
+    number_size = OTHERS / (3.0 * np.sqrt(max(other_columns, 1)))
     return Placement(numeric, category, float(number_size), np.array(sizes), np.array([SCORE, GIVEN]))
 
 
@@ -107,7 +109,7 @@ def in_threads(
 
 
 class Target(NamedTuple):
-    """What a grid is made for."""
+    """The error that a grid of levels is chosen for."""
 
     rule: str
     """Of the number of levels, in `bounds.default_levels`."""
@@ -126,9 +128,9 @@ CORRECTIONS = ("auto", "linear", "trees", "none")
 FEWEST_FOR_TREES = 500
 """Rows below which "auto" grows no trees: a fold would hold out too few rows to measure their benefit."""
 RIDGES = (256.0, 16.0, 1.0)
-"""Stay at the corrected score, close to it, or leave it soon: the one with the least squared error as it went is kept.
+"""Ridges that stay at the corrected score, close to it, or leave it soon; the least squared error decides.
 
-The first is for scores that need nothing: leaving them costs up to 0.3 % in log loss.
+The first is for scores that need no correction: leaving them costs up to 0.3 % in log loss.
 """
 
 
