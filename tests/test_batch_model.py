@@ -332,7 +332,7 @@ def test_refusals(fitted):
         Model.fit(np.zeros((300, 2)), y, groups=[2])
     with pytest.raises(ValueError, match="expected those of the model it corrects"):
         fitted.mean(table)
-    with pytest.raises(ValueError, match=r"given 270, expected at least [\d,]+, the number the theorem asks for"):
+    with pytest.raises(ValueError, match=r"given 270, expected at least [\d,]+, the number the theorem needs"):
         Model.fit(table, y, scores, settings=FitSettings("multicalibration", epsilon=0.05, correction="none"))
     with pytest.raises(ValueError, match="expected a target that says which error is meant"):
         FitSettings(epsilon=0.1)

@@ -287,7 +287,7 @@ def test_a_sample_size_is_that_of_the_levels_ridge_and_start_of_the_fit() -> Non
     settings = FitSettings("omniprediction", ridge=1.0, epsilon=0.1, correction="none")
     assert settings.levels(rows, dim) == 347
     assert settings.promised(rows, dim, 10.0) == pytest.approx(0.1636, abs=1e-4)
-    with pytest.raises(ValueError, match="the number the theorem asks for"):
+    with pytest.raises(ValueError, match="the number the theorem needs"):
         settings.check_rows(rows, dim, lambda _: 10.0)
     asked: list[str] = []
     settings.check_rows(10**10, dim, lambda comparators: asked.append(comparators) or 10.0)

@@ -154,8 +154,8 @@ class SwapClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
         it is read in batches into memory, so let the query take a sample of what does not fit.
 
         `clusters` has the id of what each row belongs to, such as a patient: no cluster is split between folds, neither
-        of the estimator (`cv` may be a splitter by groups) nor of its correction. scikit-learn calls it `groups`, the
-        name by which metadata routing brings it: ``set_fit_request(groups=True)``.
+        of the estimator (`cv` may be a splitter by groups) nor of its correction. scikit-learn's
+        name for it, also in metadata routing, is `groups`: ``set_fit_request(groups=True)``.
         """
         with self._all_or_nothing():
             self._fit(X, y, sample_weight, progress, clusters=clusters_or_groups(clusters, groups))

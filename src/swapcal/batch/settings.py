@@ -223,7 +223,7 @@ class FitSettings:
         >>> settings.check_rows(416_000_000, 10, lambda comparators: 10.0)
         Traceback (most recent call last):
         ...
-        ValueError: rows: given 416,000,000, expected at least ..., the number the theorem asks for to promise an ...
+        ValueError: rows: given 416,000,000, expected at least ..., the number the theorem needs for an error ...
         """
         target = TARGETS[self.target]
         if self.epsilon is None or target is None:
@@ -232,7 +232,7 @@ class FitSettings:
         if self.promised(rows, dim, start) > self.epsilon:
             needed = first_below(lambda count: self.promised(count, dim, start), self.epsilon)
             raise ValueError(
-                f"rows: given {rows:,}, expected at least {needed:,.0f}, the number the theorem asks for to promise "
-                f"an error of {self.epsilon} for target {self.target!r} with {dim} coordinates at confidence "
-                f"{1 - self.delta:.3g}; leave epsilon out to fit without that promise"
+                f"rows: given {rows:,}, expected at least {needed:,.0f}, the number the theorem needs for an error of "
+                f"{self.epsilon} for target {self.target!r} with {dim} coordinates at confidence {1 - self.delta:.3g}; "
+                "leave epsilon out to fit without that guarantee"
             )

@@ -374,7 +374,7 @@ def numbered(name: Name, centre: float, spread: float, *, missing: bool) -> Numb
 
 
 def refuse_infinite(name: Name, values: Array) -> None:
-    """Refuse infinite values."""
+    """Raise ValueError if a value is infinite."""
     infinite = np.flatnonzero(np.isinf(values))
     if infinite.size:
         row = infinite[0]
