@@ -46,7 +46,7 @@ def test_what_predicts_is_the_mean_of_the_folds_trees_a_little_surer(monkeypatch
     inputs = np.column_stack([np.zeros(900), grower.rows.raw])
     mean = np.mean([booster.predict(inputs, raw_score=True, num_iteration=rounds) for booster in kept[0]], axis=0)
     found = grown(forest, np.zeros(900), np.zeros(900), grower.rows)
-    np.testing.assert_allclose(found, trees_module.ENSEMBLE_SCALE * mean, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(found, trees_module.MEAN_SCALE * mean, rtol=1e-12, atol=1e-12)
 
 
 class Fallen:

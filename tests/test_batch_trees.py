@@ -199,7 +199,7 @@ def test_what_predicts_is_the_mean_of_the_folds_trees_enlarged_and_each_row_s_is
     root = forest.root.reshape(3, -1)  # fold after fold, as many trees of each
     for fold in range(3):
         own = forest._replace(root=root[fold], depth=forest.depth.reshape(3, -1)[fold])
-        alone = one.given + grown(own, np.zeros(1500), one.given, one.rows) * 3 / trees_module.ENSEMBLE_SCALE
+        alone = one.given + grown(own, np.zeros(1500), one.given, one.rows) * 3 / trees_module.MEAN_SCALE
         np.testing.assert_allclose(alone[one.folds == fold], honest[one.folds == fold], rtol=0, atol=1e-9)
 
 

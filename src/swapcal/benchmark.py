@@ -363,10 +363,7 @@ class Benchmark:
     def entries(self) -> list[Method]:
         """Every method, yours first."""
         own = self._entry(MINE, self._comparisons[SWAPCAL].before, None)
-        return [
-            own,
-            *(self._entry(name, difference.after, difference) for name, difference in self._comparisons.items()),
-        ]
+        return [own, *(self._entry(name, one.after, one) for name, one in self._comparisons.items())]
 
     def _entry(self, name: str, audit: Audit, beside: Comparison | None) -> Method:
         tested = [row for row in audit.group_table(self.tolerance) if not row.small]
@@ -442,16 +439,14 @@ class Benchmark:
     def to_findings(self, *, created_at: str = "") -> Findings:
         """Return the findings of swapcal's forecasts beside yours, with a section "contest" about all methods."""
         findings = self._comparisons[SWAPCAL].to_findings(created_at=created_at, tolerance=self.tolerance)
-        methods = tuple(one.plain() for one in self.entries)
-        sentence = f"The forecasts of {SWAPCAL}, audited: {findings.headline.sentence}"
+        methods, headline = tuple(one.plain() for one in self.entries), findings.headline
+        sentence = f"The forecasts of {SWAPCAL}, audited: {headline.sentence}"
         after = self._comparisons[SWAPCAL].after.sums
         shown = [] if after.timeline is None else [constant(one, after.rows) for one in stretches(after.timeline)]
-        warnings = tuple(
-            dict.fromkeys([*self.warnings, *(one for one in findings.headline.warnings if one not in shown)])
-        )
+        warnings = tuple(dict.fromkeys([*self.warnings, *(one for one in headline.warnings if one not in shown)]))
         return replace(
             findings,
-            headline=replace(findings.headline, sentence=sentence, warnings=warnings),
+            headline=replace(headline, sentence=sentence, warnings=warnings),
             contest=ContestEntry(sentence=self.sentence(), how=self.how, methods=methods),
         )
 

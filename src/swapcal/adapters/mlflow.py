@@ -197,13 +197,11 @@ class ExportedModel(PythonModel):  # type: ignore[misc]
     def predict(self, context: Any, model_input: pd.DataFrame, params: Any = None) -> Any:
         """Return the probability of the second class, of every class if there are more, or the expected outcome."""
         names = {str(name): name for name in self.model["names"]}
-        columns = {
-            names[str(name)]: self.script_values(model_input[name]) for name in model_input if str(name) in names
-        }
+        columns = {names[str(name)]: self.values_of(model_input[name]) for name in model_input if str(name) in names}
         scores = context.model_config.get("scores") if self.model["scored"] else None
         return self.script["predict"](self.model, columns, model_input[scores].to_numpy() if scores else None)
 
-    def script_values(self, column: Any) -> Any:
+    def values_of(self, column: Any) -> Any:
         """Return numbers and texts as the script takes them: None if missing, dates in ISO, times in UTC."""
         if column.dtype.kind == "M":
             moments = column if column.dt.tz is None else column.dt.tz_convert("UTC").dt.tz_localize(None)

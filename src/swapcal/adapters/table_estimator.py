@@ -360,11 +360,11 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         extra = {"sample_weight": weight} if weighted else {}
         params = {"params": extra} if extra else {}
         cv = self._splits(X, y, clusters)
-        out_of_fold = cross_val_predict(
+        held_out = cross_val_predict(
             clone(self.estimator), X, y, cv=cv, method=self.METHOD, n_jobs=self.n_jobs, **params
         )
         self.estimator_ = clone(self.estimator).fit(X, y, **extra)
-        return self._as_scores(out_of_fold)
+        return self._as_scores(held_out)
 
     def _splits(self, X: Any, y: Any, clusters: "Integers | None") -> Any:
         """Return the folds of the estimator: a number of them keeps clusters whole, a splitter gets them as groups."""

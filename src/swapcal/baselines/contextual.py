@@ -163,23 +163,19 @@ class GroupMulticalibration(OnlineBaseline):
         return blank
 
     def _features(self, X: Array) -> Array:
-        memberships = self._memberships(X)
-        if memberships.shape[1] > self._cells.seen.shape[1]:
-            raise ValueError(
-                f"groups: given {memberships.shape[1]} memberships, expected at most {self._cells.seen.shape[1]}"
-            )
-        return memberships
+        G = self._memberships(X)
+        if G.shape[1] > self._cells.seen.shape[1]:
+            raise ValueError(f"groups: given {G.shape[1]} memberships, expected at most {self._cells.seen.shape[1]}")
+        return G
 
     def _memberships(self, X: Array) -> Array:
-        memberships = np.ascontiguousarray(self._groups(X), dtype=np.float64)
-        if memberships.ndim != 2 or len(memberships) != len(X):
-            raise ValueError(
-                f"groups: given memberships of shape {memberships.shape}, expected ({len(X)}, number of groups)"
-            )
-        bad = ~((memberships >= 0.0) & (memberships <= 1.0))
+        G = np.ascontiguousarray(self._groups(X), dtype=np.float64)
+        if G.ndim != 2 or len(G) != len(X):
+            raise ValueError(f"groups: given memberships of shape {G.shape}, expected ({len(X)}, number of groups)")
+        bad = ~((G >= 0.0) & (G <= 1.0))
         if bad.any():
-            raise ValueError(f"groups: given membership {memberships[bad][0]}, expected numbers in [0, 1]")
-        return memberships
+            raise ValueError(f"groups: given membership {G[bad][0]}, expected numbers in [0, 1]")
+        return G
 
 
 # Okoroafor et al.: omniprediction at the rate of a single loss.

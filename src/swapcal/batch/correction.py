@@ -346,16 +346,14 @@ def _best_penalty(problem: "_Problem", parts: list[Integers], moments: list[Scor
     The loss falls and then rises with λ: candidates are tried downhill, from the middle, on as few folds as have
     `ENOUGH` rows.
     """
-    total, losses_of = _together(moments), {}
+    total, tried = _together(moments), {}
     enough = 1 + int(np.searchsorted(np.cumsum([len(part) for part in parts]), ENOUGH))
     looked_at = [(part, total.without(own)) for part, own in zip(parts[:enough], moments[:enough], strict=True)]
 
     def loss(k: int) -> float:
-        if k not in losses_of:
-            losses_of[k] = sum(
-                _left_out_loss(problem, part, remaining, b, PENALTIES[k]) for part, remaining in looked_at
-            )
-        return losses_of[k]
+        if k not in tried:
+            tried[k] = sum(_left_out_loss(problem, part, other, b, PENALTIES[k]) for part, other in looked_at)
+        return tried[k]
 
     best = (len(PENALTIES) - 1) // 2
     for way in (-1, 1):
@@ -385,10 +383,8 @@ class _Ridged:
 
 def _without(problem: "_Problem", parts: list[Integers], moments: list[ScoreMoments], b: Array) -> Array:
     """Return all rows' log-odds under the solution without each fold; all folds share each visit to the rows."""
-    ridged = [_Ridged(remaining.hessian, problem.penalty) for remaining in moments]
-    without = np.stack(
-        [b - one.solve(problem.slope([remaining], b)) for one, remaining in zip(ridged, moments, strict=True)]
-    )
+    ridged = [_Ridged(other.hessian, problem.penalty) for other in moments]
+    without = np.stack([b - one.solve(problem.slope([other], b)) for one, other in zip(ridged, moments, strict=True)])
     everyone = np.arange(len(problem.y))
     for _ in range(MORE_STEPS):
         residuals = problem.weight * (expit(problem.regressors.dots(everyone, without)) - problem.y)
@@ -430,14 +426,7 @@ class _Problem:
     """
 
     def __init__(
-        self,
-        design: Design,
-        width: int,
-        given: Array,
-        rows: EncodedTable,
-        y: Array,
-        weight: Array,
-        other_folds: int = 1,
+        self, design: Design, width: int, given: Array, rows: EncodedTable, y: Array, weight: Array, other_folds: int
     ) -> None:
         self.given, self.y, self.weight = given, y, weight
         self.prior = np.zeros(width)

@@ -99,19 +99,13 @@ class Attribution:
 
     def explanations(self, rows: EncodedTable, scores: Array | None = None) -> list[Explanation]:
         """Return the sum in words, for each row; `blend` is the corrected score that the engine starts from."""
-        contributions, names = self.contributions(rows, scores), self._named(rows)
+        parts, names = self.contributions(rows, scores), self._named(rows)
         kinds = [column.kind for column in self.columns]
-        each = zip(
-            contributions.mean.tolist(),
-            names,
-            contributions.amounts,
-            self.model.corrected(rows, scores).tolist(),
-            strict=True,
-        )
+        each = zip(parts.mean.tolist(), names, parts.amounts, self.model.corrected(rows, scores).tolist(), strict=True)
         explained = []
         for mean, own, amounts, corrected in each:
             terms = sorted_terms(dict(zip(zip(own, kinds, strict=True), amounts.tolist(), strict=True)))
-            explained.append(Explanation(mean, mean, contributions.base, terms, corrected, (), start=START))
+            explained.append(Explanation(mean, mean, parts.base, terms, corrected, (), start=START))
         return explained
 
     @property

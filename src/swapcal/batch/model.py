@@ -185,23 +185,21 @@ class Model:
         rng = np.random.default_rng(settings.seed)
         order = rng.permutation(len(y))
         apart = order[: max(1, min(len(y) // APART, MOST_APART))]
-        streamed = np.sort(order[len(apart) :])
+        used = np.sort(order[len(apart) :])
         sample = rows_of(source, apart)
         features = FittedEncoder.learn(sample, groups, columns, rare=RARE_APART)
-        known, rows = features.encode(sample), features.encode(source).take(streamed)
+        known, rows = features.encode(sample), features.encode(source).take(used)
         scorer = Scorer(untouched(*plan(features, known, np.zeros(0), scored=False)), 0.0) if scores is None else None
         seen = np.zeros(len(apart)) if scores is None else logit(scores[apart])
         correction = untouched(*plan(features, known, seen, scored=True))
         model = cls(features, scorer, correction, lay_out(features, known))
         model.settings = settings
-        model.runs = [model._open(len(streamed), ridge) for ridge in settings.ridges]
-        given = model._given(rows, None if scores is None else scores[streamed])
-        counts = (
-            np.ones(len(streamed)) if weight is None else weight[streamed] * (len(streamed) / weight[streamed].sum())
-        )
-        model.learn(rows, y[streamed], model._corrected(given, rows), expit(given), counts, rng, progress)
+        model.runs = [model._open(len(used), ridge) for ridge in settings.ridges]
+        given = model._given(rows, None if scores is None else scores[used])
+        counts = np.ones(len(used)) if weight is None else weight[used] * (len(used) / weight[used].sum())
+        model.learn(rows, y[used], model._corrected(given, rows), expit(given), counts, rng, progress)
         means, model.held_out = model.held_out, np.full(len(y), np.nan)
-        model.held_out[streamed] = means
+        model.held_out[used] = means
         return model
 
     @property

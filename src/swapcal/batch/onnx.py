@@ -176,11 +176,11 @@ def _ones(graph: _Graph) -> str:
 
 def _read(graph: _Graph, columns: ExportColumns) -> str | None:
     """Return the columns of numbers, side by side; None if there are no columns."""
-    columns_read = [
+    parts = [
         *(_number(graph, name) for name in columns.numbers),
         *(_coded(graph, texts) for texts in columns.texts),
     ]
-    return graph("Concat", *columns_read, axis=1) if columns_read else None
+    return graph("Concat", *parts, axis=1) if parts else None
 
 
 def _number(graph: _Graph, name: Name) -> str:

@@ -38,11 +38,9 @@ def lay_out(features: FittedEncoder, rows: EncodedTable) -> Placement:
     width = _place_categories(features, rows, groups, category, SCORES)
     width = _place_numbers(numeric, width)
     _place_categories(features, rows, other_categories, category, width)
-    other_columns = len(features.numbers) + len(features.rated) + len(other_categories)
-    sizes = [
-        GROUPS / np.sqrt(len(groups)) if j in groups else OTHERS / np.sqrt(other_columns) for j in range(len(category))
-    ]
-    number_size = OTHERS / (3.0 * np.sqrt(max(other_columns, 1)))
+    n_other = len(features.numbers) + len(features.rated) + len(other_categories)
+    sizes = [GROUPS / np.sqrt(len(groups)) if j in groups else OTHERS / np.sqrt(n_other) for j in range(len(category))]
+    number_size = OTHERS / (3.0 * np.sqrt(max(n_other, 1)))
     return Placement(numeric, category, float(number_size), np.array(sizes), np.array([SCORE, GIVEN]))
 
 

@@ -212,7 +212,7 @@ class Pace(NamedTuple):
 
 QUICK, THOROUGH = Pace(15, 6, 0.28, 6), Pace(20, 7, 0.18, 9)
 """Around a given score, and without one."""
-ENSEMBLE_SCALE = 1.1
+MEAN_SCALE = 1.1
 """Factor of the mean of the folds' trees.
 
 It errs less than the trees of one fold, whose steps were made small enough for their own errors.
@@ -335,7 +335,7 @@ class TreeSample:
         forest = read_forest([booster.model_to_string(num_iteration=count) for booster, count in nonempty])
         forest = forest._replace(
             threshold=forest.threshold * self._units[forest.column],
-            value=forest.value * (ENSEMBLE_SCALE / len(boosters)),
+            value=forest.value * (MEAN_SCALE / len(boosters)),
         )
         return forest, out_of_fold
 

@@ -221,7 +221,7 @@ class OnlineForecaster(Protocol):
 
 
 @runtime_checkable
-class CompiledForecaster(Protocol):
+class HasDuel(Protocol):
     """A forecaster with a compiled loop against opponents: a `Forecaster` or a baseline."""
 
     def duel(self, X: Array, opponent: Opponent) -> Any:
@@ -267,11 +267,7 @@ def play(forecaster: OnlineForecaster, stream: Stream) -> Iterator[Part]:
     notes = blank_notes(stream.dim, stream.longest_epoch)
     for X, chance, coins in stream.blocks():
         opponent = Opponent(stream.rule, chance, coins, notes, np.zeros(len(X)))
-        forecast = (
-            forecaster.duel(X, opponent)
-            if isinstance(forecaster, CompiledForecaster)
-            else _loop(forecaster, X, opponent)
-        )
+        forecast = forecaster.duel(X, opponent) if isinstance(forecaster, HasDuel) else _loop(forecaster, X, opponent)
         yield Part(X, opponent.labels, chance, forecast)
 
 

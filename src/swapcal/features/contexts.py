@@ -243,7 +243,7 @@ class Contexts(Writable):
             or self.frozen
             or not self._columns
             or self._layout is None
-            or not self._is_ordinary()
+            or not self._is_simple()
         ):
             return None
         if self._reader is None or self._reader.layout is not self._layout:
@@ -266,7 +266,7 @@ class Contexts(Writable):
         """Encode a few records without new values; None if they need the general path."""
         few = records if isinstance(records, list) else [records]
         n = len(few)
-        if not 1 <= n <= FEW or not self._is_ordinary():
+        if not 1 <= n <= FEW or not self._is_simple():
             return None
         parts = ordinary_rows(few, self._reading())
         if parts is None:
@@ -275,7 +275,7 @@ class Contexts(Writable):
         encoded.groups = self._hash_groups(parts[1]) if self.hashed else None
         return encoded
 
-    def _is_ordinary(self) -> bool:
+    def _is_simple(self) -> bool:
         """Return whether records are read without products and without scores to be scaled."""
         return not self._products and (not self.settings["scores"] or self.span == UNIT)
 

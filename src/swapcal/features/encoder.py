@@ -140,13 +140,11 @@ class FittedEncoder:
         for name in [*groups, *(columns or ())]:
             require(source, name)
         named = _saveable(groups)
-        other_names = [
-            name for name in (columns_of(source) if columns is None else _saveable(columns)) if name not in named
-        ]
+        names = [name for name in (columns_of(source) if columns is None else _saveable(columns)) if name not in named]
         group_columns = [learn_group(source, name, group_categories, rare) for name in named]
         other_columns = [
             learn_number(source, name) if is_numeric(source, name) else learn_texts(source, name, categories, rare)
-            for name in other_names
+            for name in names
         ]
         binned = [learn_number(source, group.name) for group in group_columns if group.edges]
         return cls((*group_columns, *other_columns, *binned))

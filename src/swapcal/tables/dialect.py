@@ -83,13 +83,8 @@ class Dialect:
 
     def settled(self) -> "Dialect":
         """Return the dialect with the default spelling for every setting that is to be detected."""
-        defaults = {
-            "decimal": "," if self.thousands == "." else ".",
-            "encoding": "utf-8",
-            "dates": "iso",
-            "thousands": "",
-        }
-        chosen: dict[str, Any] = {name: value for name, value in defaults.items() if getattr(self, name) == AUTO}
+        usual = {"decimal": "," if self.thousands == "." else ".", "encoding": "utf-8", "dates": "iso", "thousands": ""}
+        chosen: dict[str, Any] = {name: value for name, value in usual.items() if getattr(self, name) == AUTO}
         return replace(self, **chosen, missing=self.missing or ())
 
     @property

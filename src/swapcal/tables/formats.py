@@ -244,10 +244,8 @@ def _folder_keys(path: Path, files: list[Path]) -> dict[str, Any]:
 
 def _numbers(values: list[Any]) -> list[Any]:
     """Return integers as int, if all values are; a value with leading zeros is a name."""
-    are_integers = all(
-        value is None or (value.lstrip("-").isdecimal() and str(int(value)) == value) for value in values
-    )
-    return [None if value is None else int(value) for value in values] if are_integers else values
+    is_int = all(value is None or (value.lstrip("-").isdecimal() and str(int(value)) == value) for value in values)
+    return [None if value is None else int(value) for value in values] if is_int else values
 
 
 # Source: an open file of any format; its columns are known, its rows not read yet.
