@@ -6,11 +6,11 @@ from scipy.special import expit
 
 from swapcal.batch import correction as correction_module
 from swapcal.batch.correction import (
-    NONE,
+    NO_MARGIN,
     PENALTIES,
     Correction,
-    Listed,
     ScoreMoments,
+    SparseRegressors,
     _best_penalty,
     left_out,
     logit,
@@ -105,13 +105,13 @@ def test_a_few_heavy_rows_are_not_left_out_of_the_curvature(monkeypatch):
     features = FittedEncoder.learn(table, ["g"])
     rows, given = features.encode(table), logit(expit(x))
     design, width = plan(features, rows, given, scored=True)
-    exact = Correction.fit(design, width, given, rows, y, weight, folds, NONE)
+    exact = Correction.fit(design, width, given, rows, y, weight, folds, NO_MARGIN)
     monkeypatch.setattr(correction_module, "ENOUGH_TO_STEP", 100)
-    found = Correction.fit(design, width, given, rows, y, weight, folds, NONE)
+    found = Correction.fit(design, width, given, rows, y, weight, folds, NO_MARGIN)
     assert np.array_equal(found[1], exact[1])
-    even = Correction.fit(design, width, given, rows, y, np.full(n, 1.0), folds, NONE)
+    even = Correction.fit(design, width, given, rows, y, np.full(n, 1.0), folds, NO_MARGIN)
     monkeypatch.undo()
-    whole = Correction.fit(design, width, given, rows, y, np.full(n, 1.0), folds, NONE)
+    whole = Correction.fit(design, width, given, rows, y, np.full(n, 1.0), folds, NO_MARGIN)
     assert not np.array_equal(even[1], whole[1])  # of rows alike, some are enough
     assert np.abs(left_out(even[1], folds) - left_out(whole[1], folds)).mean() < 0.02
 
@@ -141,7 +141,7 @@ def listed_with_a_rare_text():
     features = FittedEncoder.learn(table, ["g"])
     rows, given = features.encode(table), rng.normal(size=400)
     design, width = plan(features, rows, given, scored=True)
-    return Listed(design, width, given, rows), rng.random(400)
+    return SparseRegressors(design, width, given, rows), rng.random(400)
 
 
 def test_texts_that_are_not_in_the_rows_looked_at_have_their_curvature(monkeypatch):
@@ -196,11 +196,11 @@ def test_somebody_s_score_is_left_only_beyond_doubt(scorer, better, kept):
     model.scorer = scorer
     means = [0.5 + towards, 0.5 - towards + better * (y - 0.5)]
     worst = np.where(y > 0, 0.0, 1.0)
-    model.recorders = recorders = [Played(p) for p in (*means, worst)]
+    model.runs = runs = [Played(p) for p in (*means, worst)]
     found = model._choose(np.zeros((400, 1)), y, np.ones(400), np.arange(1), None)
-    assert found[0] is recorders[kept].means
-    assert found[1] == [recorders[kept]]
-    assert model.recorders == [recorders[kept]]
+    assert found[0] is runs[kept].means
+    assert found[1] == [runs[kept]]
+    assert model.runs == [runs[kept]]
 
 
 @pytest.mark.parametrize("groups", [[0], [2, 0]])

@@ -60,7 +60,7 @@ def case(request: Any) -> tuple[Model, Any]:
     settings = FitSettings(correction=kind, snapshots=8)
     with pytest.MonkeyPatch.context() as patch:
         if "opened" in request.param:
-            patch.setattr(model_module, "SURELY", 0.0)
+            patch.setattr(model_module, "SLOPE_MARGIN", 0.0)
         model = Model.fit(Table(given), y, scores if scored else None, groups=GROUPS, settings=settings)
     assert (model.boost is not None) == (kind == "trees")
     assert (model.opening is not None) == ("opened" in request.param)

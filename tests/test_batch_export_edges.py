@@ -9,7 +9,7 @@ from scipy.special import expit
 
 from swapcal.batch import model as model_module
 from swapcal.batch import standalone
-from swapcal.batch.export import Splits, _asked_of_codes
+from swapcal.batch.export import Splits, _code_weights
 from swapcal.batch.model import Model
 from swapcal.batch.settings import MOST_COORDINATES, FitSettings, lay_out
 from swapcal.batch.trees import NO_CODE
@@ -83,10 +83,10 @@ def test_ways_to_leaves_are_those_of_the_nodes_and_a_leaf_alone_has_none() -> No
 
 def test_sets_of_many_codes_and_thresholds_are_asked_of_the_right_ones() -> None:
     sizes, left = np.array([3, 60, 2]), 1 << 0 | 1 << 40 | 1 << 59
-    weights = _asked_of_codes(sizes, 1, NO_CODE, left)
+    weights = _code_weights(sizes, 1, NO_CODE, left)
     assert np.flatnonzero(weights).tolist() == [3, 43, 62]
     assert set(weights) == {0.0, -1.0}
-    assert np.flatnonzero(_asked_of_codes(sizes, 1, 56.5, 0)).tolist() == [60, 61, 62]
+    assert np.flatnonzero(_code_weights(sizes, 1, 56.5, 0)).tolist() == [60, 61, 62]
 
 
 def test_the_search_is_the_one_played_where_wishes_lie_on_levels(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from scipy.special import expit
 from swapcal import archive
 from swapcal.batch import correction as correction_module
 from swapcal.batch import model as model_module
-from swapcal.batch.correction import NONE, Correction, Listed, left_out, logit, plan
+from swapcal.batch.correction import NO_MARGIN, Correction, SparseRegressors, left_out, logit, plan
 from swapcal.batch.model import Model, _fold_count
 from swapcal.batch.settings import FitSettings, lay_out, prior_of, width_of
 from swapcal.features.encoder import FittedEncoder
@@ -145,7 +145,7 @@ def test_listed_regressors_are_those_written_out():
         design, width = plan(features, rows, given, scored=scored)
         index, rng = np.arange(0, 400, 3), np.random.default_rng(0)
         whole = regressors(design, width, given, rows)
-        F, listed = whole[index], Listed(design, width, given, rows)
+        F, listed = whole[index], SparseRegressors(design, width, given, rows)
         B, R = rng.normal(size=(2, width)), rng.normal(size=(2, len(index)))
         np.testing.assert_allclose(listed.written_out(), whole, rtol=1e-15)
         np.testing.assert_allclose(listed.dots(index, B), B @ F.T, rtol=1e-12, atol=1e-12)
@@ -176,7 +176,11 @@ def test_curvature_of_many_rows_is_exact_on_the_diagonal_and_near_beside_it(monk
     features = FittedEncoder.learn(table, groups=["shop", "day"])
     rows, given = features.encode(table), logit(scores)
     design, width = plan(features, rows, given, scored=True)
-    listed, index, c = Listed(design, width, given, rows), np.arange(3000), np.random.default_rng(0).random(3000)
+    listed, index, c = (
+        SparseRegressors(design, width, given, rows),
+        np.arange(3000),
+        np.random.default_rng(0).random(3000),
+    )
     exact = listed.square(index, c)
     monkeypatch.setattr(correction_module, "ENOUGH_TO_STEP", 600)
     found = listed.square(index, c)
@@ -216,7 +220,7 @@ def test_more_regressors_than_rows_have_the_same_solution(monkeypatch):
     features = FittedEncoder.learn(X)
     rows, given = features.encode(X), logit(expit(0.5 * X[:, 0]))
     design, width = plan(features, rows, given, scored=True)
-    correction, without = Correction.fit(design, width, given, rows, y, np.ones(90), folds, doubt=NONE)
+    correction, without = Correction.fit(design, width, given, rows, y, np.ones(90), folds, margin=NO_MARGIN)
     assert width > 120 == X.shape[1]
     everything = refitted(design, width, given, rows, y, np.ones(90, bool))
     np.testing.assert_allclose(correction.logits(given, rows), everything, atol=0.02)
@@ -328,7 +332,7 @@ def test_refusals(fitted):
         Model.fit(np.zeros((300, 2)), y, groups=[2])
     with pytest.raises(ValueError, match="expected those of the model it corrects"):
         fitted.mean(table)
-    with pytest.raises(ValueError, match=r"given 270, expected at least [\d,]+, the number the theorem asks for"):
+    with pytest.raises(ValueError, match=r"given 270, expected at least [\d,]+, the number the theorem needs"):
         Model.fit(table, y, scores, settings=FitSettings("multicalibration", epsilon=0.05, correction="none"))
     with pytest.raises(ValueError, match="expected a target that says which error is meant"):
         FitSettings(epsilon=0.1)
@@ -398,7 +402,7 @@ def test_a_group_in_which_features_work_the_other_way_round_is_corrected_twice(t
     found = model.mean(table, scores)
     model.save(tmp_path / "model")
     assert np.array_equal(Model.load(tmp_path / "model").mean(table, scores), found)
-    monkeypatch.setattr(model_module, "SURELY", np.inf)
+    monkeypatch.setattr(model_module, "SLOPE_MARGIN", np.inf)
     once = Model.fit(*turned(3000)[:3], groups=["shop"], settings=settings)
     assert once.opening is None
     assert np.mean((found - truth) ** 2) < 0.5 * np.mean((once.mean(table, scores) - truth) ** 2)
@@ -424,17 +428,19 @@ def test_penalties_are_tried_while_the_error_falls_and_progress_counts_rows_once
             return y + self.error, [self.error]
 
     told, y, model = [], np.zeros(10), object.__new__(Model)
-    monkeypatch.setattr(Model, "_doubt", NONE)
-    model.recorders = [Trial(error) for error in errors]
+    monkeypatch.setattr(Model, "_margin", NO_MARGIN)
+    model.runs = [Trial(error) for error in errors]
     means, kept = model._choose(y[:, None], y, np.ones(10), np.arange(1), print)
     assert (means[0], kept) == (errors[best], [errors[best]])
     assert told == [print] + [None] * (tried - 1)
-    assert [trial.error for trial in model.recorders] == [errors[best]]
+    assert [trial.error for trial in model.runs] == [errors[best]]
 
 
 def test_rows_of_all_other_folds_are_enough_for_the_curvature_of_each(monkeypatch):
     made = []
-    monkeypatch.setattr(correction_module, "Listed", lambda *given: made.append(given[4:]) or Listed(*given))
+    monkeypatch.setattr(
+        correction_module, "SparseRegressors", lambda *given: made.append(given[4:]) or SparseRegressors(*given)
+    )
     table, y, scores, _, _ = planted(600)
     features = FittedEncoder.learn(table, groups=["shop", "day"])
     rows, given = features.encode(table), logit(scores)
@@ -445,6 +451,6 @@ def test_rows_of_all_other_folds_are_enough_for_the_curvature_of_each(monkeypatc
     found = []
     for others, enough in ((2, 100), (1, 50), (1, 100)):
         monkeypatch.setattr(correction_module, "ENOUGH_TO_STEP", enough)
-        found.append(Listed(design, width, given, rows, 1.0, others).square(index, c))
+        found.append(SparseRegressors(design, width, given, rows, 1.0, others).square(index, c))
     np.testing.assert_array_equal(found[0], found[1])
     assert (found[0] != found[2]).any()

@@ -6,7 +6,7 @@ from scipy.special import expit
 
 from swapcal.batch import model as model_module
 from swapcal.batch import trees as trees_module
-from swapcal.batch.correction import NONE, losses
+from swapcal.batch.correction import NO_MARGIN, losses
 from swapcal.batch.model import Model
 from swapcal.batch.settings import FitSettings
 from swapcal.batch.trees import QUICK, THOROUGH, Boost, TreeSample, grown
@@ -33,7 +33,7 @@ def stepped(n=900, unit=1.0):
 def test_what_predicts_is_the_mean_of_the_folds_trees_a_little_surer(monkeypatch):
     """By LightGBM's own predictions of the boosters after the best round, not after the last."""
     pytest.importorskip("lightgbm")
-    monkeypatch.setattr(trees_module, "DOUBT", NONE)
+    monkeypatch.setattr(trees_module, "MARGIN", NO_MARGIN)
     kept = []
     watched = TreeSample._boosted
     monkeypatch.setattr(
@@ -46,7 +46,7 @@ def test_what_predicts_is_the_mean_of_the_folds_trees_a_little_surer(monkeypatch
     inputs = np.column_stack([np.zeros(900), grower.rows.raw])
     mean = np.mean([booster.predict(inputs, raw_score=True, num_iteration=rounds) for booster in kept[0]], axis=0)
     found = grown(forest, np.zeros(900), np.zeros(900), grower.rows)
-    np.testing.assert_allclose(found, trees_module.SURER * mean, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(found, trees_module.MEAN_SCALE * mean, rtol=1e-12, atol=1e-12)
 
 
 class Fallen:
@@ -75,7 +75,7 @@ def test_boosting_ends_when_patience_does_and_tells_the_trees_of_the_best_round(
     sure = np.where(grower.y > 0, 1.0, -1.0)
     monkeypatch.setattr(TreeSample, "_left_out", lambda _self, found: sure / (1 + abs(found[0].rounds - found[0].best)))
     honest, counts = grower._boosted([booster], 0.0 * sure, 0.5)
-    assert booster.after == (trees_module.WHOLE_ROUNDS, {"feature_fraction": 0.5})
+    assert booster.after == (trees_module.FULL_ROUNDS, {"feature_fraction": 0.5})
     assert counts == [18]
     assert np.array_equal(honest, sure)
     assert booster.rounds == 21 + pace.patience
@@ -83,7 +83,7 @@ def test_boosting_ends_when_patience_does_and_tells_the_trees_of_the_best_round(
 
 def test_numbers_too_small_for_lightgbm_are_asked_in_their_own_unit(monkeypatch):
     pytest.importorskip("lightgbm")
-    monkeypatch.setattr(trees_module, "DOUBT", NONE)
+    monkeypatch.setattr(trees_module, "MARGIN", NO_MARGIN)
     found = []
     for unit in (1.0, 2.0**-500):
         table, y = stepped(unit=unit)
@@ -97,7 +97,7 @@ def test_numbers_too_small_for_lightgbm_are_asked_in_their_own_unit(monkeypatch)
 
 def test_missing_numbers_are_least_when_trees_are_grown_too(monkeypatch):
     pytest.importorskip("lightgbm")
-    monkeypatch.setattr(trees_module, "DOUBT", NONE)
+    monkeypatch.setattr(trees_module, "MARGIN", NO_MARGIN)
     rng = np.random.default_rng(0)
     missing, x = rng.random(900) < 0.3, rng.normal(size=900)
     y = (rng.random(900) < np.where(missing, 0.95, 0.1)).astype(float)
@@ -126,7 +126,7 @@ def test_whether_trees_help_is_asked_of_rows_as_they_weigh(monkeypatch):
 
 
 def test_from_scratch_nothing_is_put_on_top_of_a_score_that_nobody_gave(monkeypatch):
-    monkeypatch.setattr(model_module, "SURELY", 0.0)
+    monkeypatch.setattr(model_module, "SLOPE_MARGIN", 0.0)
     table, y = stepped(600)
     shops = Table({"x": table.numbers("x"), "shop": np.tile(["a", "b", "c"], 200)})
     settings = FitSettings(correction="linear", snapshots=2)

@@ -126,7 +126,7 @@ def test_full_trees(levels):
     assert slices.left.max() == NOWHERE
 
 
-def test_questions_are_asked_once_and_those_of_numbers_first():
+def test_splits_are_distinct_and_those_of_numbers_come_first():
     same, other, lookup = (1, 0.3, 0), (2, 0.3, 0), (3, NO_CODE, 0b101)
     slices = sliced(planted((same, (lookup, 1.0, 2.0), 3.0), (other, (same, 1.0, 2.0), (lookup, 3.0, 4.0))))
     assert slices.numbers == 2

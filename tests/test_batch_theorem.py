@@ -287,7 +287,7 @@ def test_a_sample_size_is_that_of_the_levels_ridge_and_start_of_the_fit() -> Non
     settings = FitSettings("omniprediction", ridge=1.0, epsilon=0.1, correction="none")
     assert settings.levels(rows, dim) == 347
     assert settings.promised(rows, dim, 10.0) == pytest.approx(0.1636, abs=1e-4)
-    with pytest.raises(ValueError, match="the number the theorem asks for"):
+    with pytest.raises(ValueError, match="the number the theorem needs"):
         settings.check_rows(rows, dim, lambda _: 10.0)
     asked: list[str] = []
     settings.check_rows(10**10, dim, lambda comparators: asked.append(comparators) or 10.0)
@@ -307,5 +307,5 @@ def test_a_sample_size_is_that_of_the_levels_ridge_and_start_of_the_fit() -> Non
 def test_the_start_of_a_fit_is_the_score() -> None:
     """θ_0 = (1, 1, 0, …): from there to −4e_1 it is √26, to 2ve_1 ± 2e_1 √10."""
     model = SwapClassifier(target="agnostic", correction="none", ridge=1.0, random_state=0).fit(X, Y).model_
-    assert model.recorders[0].distance2("sreg") == pytest.approx(26.0)
-    assert model.recorders[0].distance2("smcal") == pytest.approx(10.0)
+    assert model.runs[0].distance2("sreg") == pytest.approx(26.0)
+    assert model.runs[0].distance2("smcal") == pytest.approx(10.0)

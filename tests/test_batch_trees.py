@@ -6,7 +6,7 @@ from scipy.special import expit
 
 from swapcal.batch import settings as settings_module
 from swapcal.batch import trees as trees_module
-from swapcal.batch.correction import NONE, logit
+from swapcal.batch.correction import NO_MARGIN, logit
 from swapcal.batch.model import Model
 from swapcal.batch.settings import FitSettings
 from swapcal.batch.trees import TreeSample, grown, read_forest
@@ -137,7 +137,7 @@ def test_log_odds_without_a_fold_owe_nothing_to_its_labels(monkeypatch):
     pytest.importorskip("lightgbm")
     monkeypatch.setattr(trees_module, "MOST_ROUNDS", 1)
     monkeypatch.setattr(trees_module, "LOOKED_AT", 1)
-    monkeypatch.setattr(trees_module, "DOUBT", NONE)
+    monkeypatch.setattr(trees_module, "MARGIN", NO_MARGIN)
     table, y, scores, _ = crossed(900)
     features = FittedEncoder.learn(table, ["shop"])
     rows, given, folds = features.encode(table), logit(scores), np.arange(900) % 3
@@ -199,7 +199,7 @@ def test_what_predicts_is_the_mean_of_the_folds_trees_enlarged_and_each_row_s_is
     root = forest.root.reshape(3, -1)  # fold after fold, as many trees of each
     for fold in range(3):
         own = forest._replace(root=root[fold], depth=forest.depth.reshape(3, -1)[fold])
-        alone = one.given + grown(own, np.zeros(1500), one.given, one.rows) * 3 / trees_module.SURER
+        alone = one.given + grown(own, np.zeros(1500), one.given, one.rows) * 3 / trees_module.MEAN_SCALE
         np.testing.assert_allclose(alone[one.folds == fold], honest[one.folds == fold], rtol=0, atol=1e-9)
 
 
@@ -224,7 +224,7 @@ def test_a_tree_looks_at_a_part_of_the_inputs_and_at_six_at_least(inputs, share)
 def test_trees_are_kept_only_if_they_gain_more_than_a_standard_error(monkeypatch):
     pytest.importorskip("lightgbm")
     asked = []
-    monkeypatch.setattr(trees_module, "believed", lambda gain, doubt: asked.append((gain, doubt)))
+    monkeypatch.setattr(trees_module, "is_significant", lambda gain, doubt: asked.append((gain, doubt)))
     one = sample(*crossed(300)[:3])
     assert one.grow(np.tile(one.given, (3, 1)), seed=0) is None
     ((gain, doubt),) = asked

@@ -205,7 +205,7 @@ def test_a_wrong_file_is_named_with_its_line(tmp_path: Path, name: str, command:
 
 
 def test_no_file_a_folder_and_a_wrong_column(tmp_path: Path, file: Path) -> None:
-    assert "none.csv: given no such file" in said(run("audit", tmp_path / "none.csv", *AUDIT))
+    assert "none.csv: file not found" in said(run("audit", tmp_path / "none.csv", *AUDIT))
     (tmp_path / "folder").mkdir()
     assert "given a folder without tables, expected files" in said(run("audit", tmp_path / "folder", *AUDIT))
     assert "no column 'pp'; did you mean 'p'?" in said(run("decide", file, "--prob", "pp", "--loss", "squared"))

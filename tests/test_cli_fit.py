@@ -138,7 +138,7 @@ def test_without_a_score(files):
                 "--out",
                 "m",
             ],
-            "the number the theorem asks for",
+            "the number the theorem needs",
         ),
         (["predict", "train.csv", "train.csv"], "not a readable swapcal state file"),
         (["predict", "model.swapcal", "nowhere.csv"], "nowhere.csv"),

@@ -83,7 +83,7 @@ SPELT = ("--currency", "Betrag", "--percent", "Quote")
 def test_the_german_file_is_read_at_the_first_attempt(file: Path, tmp_path: Path, text: str) -> None:
     records = list(csv.DictReader(io.StringIO(text), delimiter=";"))
     with open_source(str(file), Dialect(None, "auto", "auto", "auto", "auto", None, ("Quote",), ("Betrag",))) as source:
-        (piece,) = source.pieces({}, others=ReadAs.feature)
+        (piece,) = source.pieces({}, unnamed=ReadAs.feature)
     table = piece.table
     for name, unit in {"Einkommen": "", "Betrag": "€", "Quote": "%", "Wert_3": ""}.items():
         values = [record[name].removesuffix(unit) for record in records]

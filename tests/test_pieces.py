@@ -253,7 +253,7 @@ def test_rows_of_another_width_are_counted_once_whatever_else_is_wrong_around_th
     lines = ["0" if k in short else f"{k % 2},{'much' if k % 10 == 4 and k > 20 else k}" for k in range(1, 91)]
     path.write_text("y,x\n" + "\n".join(lines) + "\n")
     with pieces(60, 80, 5), open_source(str(path)) as source:
-        found = [*source.pieces({}, others=ReadAs.feature)]
+        found = [*source.pieces({}, unnamed=ReadAs.feature)]
     assert [*np.concatenate([each.rows for each in found])] == [k for k in range(1, 91) if k not in short]
     assert sum(len(each.ragged) for each in found) == len(short)
     told = [each.complaint.partition(": ")[2].partition(":")[0] for each in found if each.complaint]

@@ -185,7 +185,7 @@ def test_refusals(frame: Any) -> None:
         SwapClassifier(groups=["shap"]).fit(X, y)
     with pytest.raises(TypeError, match="given LinearSVC without predict_proba"):
         SwapClassifier(LinearSVC()).fit(X[["x", "u"]], y)
-    with pytest.raises(ValueError, match="the number the theorem asks for"):
+    with pytest.raises(ValueError, match="the number the theorem needs"):
         SwapClassifier(target="omniprediction", epsilon=0.05, correction="none").fit(X, y)
     with pytest.raises(ValueError, match="mode: given 'median'"):
         SwapClassifier(mode="median").fit(X, y)

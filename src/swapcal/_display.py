@@ -59,8 +59,8 @@ def named(names: Iterable[object], most: int = MOST_NAMES) -> str:
     ('a, b', 'a, b, c, d and 3 more', '')
     """
     known = [str(name) for name in names]
-    rest = len(known) - most
-    return ", ".join(known[:most]) + (f" and {rest:,} more" if rest > 0 else "")
+    remaining = len(known) - most
+    return ", ".join(known[:most]) + (f" and {remaining:,} more" if remaining > 0 else "")
 
 
 def share(value: float) -> str:

@@ -62,8 +62,8 @@ class Writable:
 def writable(value: Any) -> Any:
     """Return an array, or a tuple of them, as a private copy; other objects unchanged."""
     if isinstance(value, np.ndarray):
-        plain = type(value) is np.ndarray and value.flags.carray
-        return value if plain else np.array(value, order="C")
+        is_writable = type(value) is np.ndarray and value.flags.carray
+        return value if is_writable else np.array(value, order="C")
     if isinstance(value, tuple):
         return type(value)(*map(writable, value)) if hasattr(value, "_fields") else tuple(map(writable, value))
     return value

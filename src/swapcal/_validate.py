@@ -119,23 +119,23 @@ class Span(NamedTuple):
         return self.high - self.low
 
     def share(self, value: Numbers) -> Numbers:
-        """Return where values of the range lie in it, in [0, 1]."""
+        """Return values of the range as shares of it, in [0, 1]."""
         return (value - self.low) / self.width
 
     def value(self, share: float) -> float:
-        """Return the value at a share of the range; rounding does not lead out of it."""
+        """Return the value at a share of the range; rounding does not leave the range."""
         return min(max(self.low + self.width * share, self.low), self.high)
 
     def values(self, shares: Array) -> Array:
-        """Do as `value` for many."""
+        """Return the values at many shares of the range."""
         return np.clip(self.low + self.width * shares, self.low, self.high)
 
     def clipped(self, value: Any) -> float:
-        """Return where a number lies in the range, beyond its ends 0 or 1; what is no number counts as the middle."""
+        """Return a number as a share of the range, clipped to [0, 1]; ½ if it is not a number."""
         return self.share(min(max(float(value), self.low), self.high)) if value == value else 0.5
 
     def shares(self, name: str, values: Array) -> Array:
-        """Return where values lie, NaN where they are. Raises ValueError with the first row that is beyond an end."""
+        """Return values as shares of the range; NaN stays. Raises ValueError with the first row outside."""
         bad = np.flatnonzero((values < self.low) | (values > self.high))
         if bad.size:
             raise ValueError(
@@ -153,19 +153,19 @@ UNIT = Span()
 def span(low: Any, high: Any) -> Span:
     """Return a range of outcomes. Raises ValueError if its ends are not finite, in order and apart."""
     try:
-        found = Span(float(low), float(high))
+        interval = Span(float(low), float(high))
     except (TypeError, ValueError, OverflowError):
         raise TypeError(f"low, high: given {low!r} and {high!r}, expected numbers") from None
-    if not (math.isfinite(found.low) and found.low < found.high and math.isfinite(found.width)):
+    if not (math.isfinite(interval.low) and interval.low < interval.high and math.isfinite(interval.width)):
         raise ValueError(
             f"low, high: given {low!r} and {high!r}, expected numbers in increasing order, a finite distance apart"
         )
-    return found
+    return interval
 
 
 def label(y: Any, name: str = "label", span: Span = UNIT) -> float:
-    """Return where one label, or another number called `name`, lies in its range: a float in [0, 1]."""
-    if (type(y) is float or type(y) is int) and span.low <= y <= span.high:  # what most are, many times a second
+    """Return one label, or another number called `name`, as a share of its range: a float in [0, 1]."""
+    if (type(y) is float or type(y) is int) and span.low <= y <= span.high:  # the fast path of most labels
         return float(y) if span is UNIT else span.share(float(y))
     refuse_masked(name, y)
     try:
@@ -195,10 +195,10 @@ def rates(name: str, values: ArrayLike) -> Array:
     >>> rates("p", [0.25, 1])
     array([0.25, 1.  ])
     """
-    found = _floats(name, values, copy=False)
-    if found.ndim != 1:
-        raise ValueError(f"{name}: given shape {found.shape}, expected one number per row")
-    return _all_rates(name, found)
+    numbers = _floats(name, values, copy=False)
+    if numbers.ndim != 1:
+        raise ValueError(f"{name}: given shape {numbers.shape}, expected one number per row")
+    return _all_rates(name, numbers)
 
 
 def _all_rates(name: str, values: Array) -> Array:
@@ -210,7 +210,7 @@ def _all_rates(name: str, values: Array) -> Array:
 
 
 def likely_mistake(scores: Array) -> str:
-    """Return what numbers that are no probabilities seem to be, as the end of a message; nothing if that is not clear.
+    """Return a hint for a message on numbers that are not probabilities, such as percentages; "" if it is unclear.
 
     Examples
     --------
@@ -232,7 +232,7 @@ def likely_mistake(scores: Array) -> str:
 def refuse_swapped(p: Array, y: Array, names: tuple[str, str] = ("p", "y"), least: int = 2) -> None:
     """Raise ValueError if predictions are all 0 or 1 while outcomes lie between: the two were swapped.
 
-    Of fewer than `least` rows nothing is concluded.
+    Fewer than `least` rows are not checked.
 
     Examples
     --------
@@ -251,30 +251,30 @@ def refuse_swapped(p: Array, y: Array, names: tuple[str, str] = ("p", "y"), leas
 
 def probability_rows(name: str, values: Any, columns: int, *, copy: bool = True, gaps: bool = False) -> Array:
     """Return numbers in [0, 1] of shape (n, columns); with `gaps` NaN is one too, and one column may be (n,)."""
-    found = _floats(name, values, copy=copy)
-    if gaps and columns == 1 and found.ndim == 1:
-        found = found[:, None]
-    if found.ndim != 2 or found.shape[1] != columns:
-        raise ValueError(f"{name}: given shape {found.shape}, expected (rows, {columns})")
-    bad = ~((found >= 0.0) & (found <= 1.0)) & ~(np.isnan(found) & gaps)
+    numbers = _floats(name, values, copy=copy)
+    if gaps and columns == 1 and numbers.ndim == 1:
+        numbers = numbers[:, None]
+    if numbers.ndim != 2 or numbers.shape[1] != columns:
+        raise ValueError(f"{name}: given shape {numbers.shape}, expected (rows, {columns})")
+    bad = ~((numbers >= 0.0) & (numbers <= 1.0)) & ~(np.isnan(numbers) & gaps)
     if bad.any():
         row, column = np.argwhere(bad)[0].tolist()
         expected = "numbers in [0, 1] or NaN" if gaps else "numbers in [0, 1]"
-        raise ValueError(f"{name}: given {found[row, column]} in row {row + 1}, expected {expected}")
-    return found
+        raise ValueError(f"{name}: given {numbers[row, column]} in row {row + 1}, expected {expected}")
+    return numbers
 
 
 def weight_rows(weights: "ArrayLike | None", rows: int) -> "Array | None":
     """Return positive weights of shape (rows,), or None for once each."""
     if weights is None:
         return None
-    found = _floats("weights", weights, copy=True)
-    if found.shape != (rows,):
-        raise ValueError(f"weights: given shape {found.shape}, expected ({rows},), one per row")
-    bad = np.flatnonzero(~((found > 0.0) & np.isfinite(found)))
+    numbers = _floats("weights", weights, copy=True)
+    if numbers.shape != (rows,):
+        raise ValueError(f"weights: given shape {numbers.shape}, expected ({rows},), one per row")
+    bad = np.flatnonzero(~((numbers > 0.0) & np.isfinite(numbers)))
     if bad.size:
-        raise ValueError(f"weights: given {found[bad[0]]} in row {bad[0] + 1}, expected positive finite numbers")
-    return found
+        raise ValueError(f"weights: given {numbers[bad[0]]} in row {bad[0] + 1}, expected positive finite numbers")
+    return numbers
 
 
 def event_key(event: object) -> int:

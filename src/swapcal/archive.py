@@ -1,4 +1,4 @@
-"""Durable state: files that are replaced whole, and read only if they are what they claim to be."""
+"""Durable state: files that are replaced atomically, and checked against their kind when read."""
 
 import errno
 import hashlib
@@ -23,11 +23,11 @@ from swapcal.arrays import AnyArray
 
 __all__ = ["ArchiveError", "Kind", "State", "nested", "part", "put_text", "read", "replacing", "write", "written"]
 
-# `State`: what any learner is, as named arrays and a manifest; states nest.
+# `State`: a learner as named arrays and a manifest; states nest.
 
 
 class State(NamedTuple):
-    """Arrays by name, and the rest as JSON."""
+    """Arrays by name, and everything else as JSON."""
 
     arrays: dict[str, AnyArray]
     manifest: dict[str, Any]
@@ -45,8 +45,8 @@ def nested(**parts: "State | None") -> State:
     >>> part(whole, "left").manifest
     {'n': 1}
     """
-    found = {name: state for name, state in parts.items() if state is not None}
-    arrays = {f"{name}.{key}": array for name, state in found.items() for key, array in state.arrays.items()}
+    present = {name: state for name, state in parts.items() if state is not None}
+    arrays = {f"{name}.{key}": array for name, state in present.items() for key, array in state.arrays.items()}
     return State(arrays, {name: None if state is None else state.manifest for name, state in parts.items()})
 
 
@@ -70,8 +70,8 @@ def replacing(path: Name) -> Iterator[BinaryIO]:
     """Open a file beside `path` to write and read back; when the block ends well, it takes the place of `path`.
 
     The bytes reach the disk before the name does, so a crash leaves the old file or the new one, never half of one. A
-    symbolic link stays, and what it points to is replaced. An existing file keeps its mode; what is not a regular
-    file, or may not be written, is refused. After an exception nothing is left behind; a kill may leave a file named
+    symbolic link stays, and its target is replaced. An existing file keeps its mode. Raises OSError if `path` is not a
+    regular file or may not be written. After an exception nothing is left behind; a kill may leave a file named
     ``.<name>.<random>.tmp`` in the folder, which nothing reads and which may be deleted.
 
     Examples
@@ -114,7 +114,7 @@ def written(text: str, path: Name | None) -> str:
 
 
 def kind_of(mode: int) -> str:
-    """Return what a file is, in words."""
+    """Return the type of a file in words."""
     tests = {"folder": stat.S_ISDIR, "fifo": stat.S_ISFIFO, "socket": stat.S_ISSOCK, "device": stat.S_ISCHR}
     return next((word for word, test in tests.items() if test(mode)), "device" if stat.S_ISBLK(mode) else "file")
 
@@ -150,7 +150,7 @@ def _created(path: Name, beside: Path) -> int:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Bring the new name to the disk, where folders can be synchronised at all."""
+    """Write the new name to the disk, where folders can be synchronised at all."""
     if os.name != "posix":
         return
     handle = os.open(folder, os.O_RDONLY)
@@ -163,10 +163,10 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-# What a kind of state file holds: its settings, its arrays, and where those may lead that kernels follow as indices.
+# The contents of a kind of state file: its settings, its arrays, and the bounds of arrays that kernels use as indices.
 #
-# Numbers may be silly, and then so is what is computed of them. They may not crash the interpreter, which compiled code
-# does that reads outside its arrays, nor make it wait or allocate without end.
+# Numbers may be wrong, and then so are the results. They may not crash the interpreter, as compiled code does when it
+# reads outside its arrays, nor make it hang or allocate without end.
 
 Arrays = Mapping[str, AnyArray]
 Settings = Mapping[str, Any]
@@ -176,9 +176,9 @@ Sizes = Mapping[str, int]
 
 MOST_INTEGER = 2**63 - 1
 _NO_SHAPE: Callable[[], Shape] = lambda: (0, 0)  # noqa: E731
-"""Of an array that is missing, so that all that are can be named."""
+"""Shape of a missing array, so that the error can name all missing ones."""
 MOST_COUNT = 2**62
-"""Of a count in a file: counting on from it never overflows."""
+"""Largest count in a file: counting on from it never overflows."""
 
 
 class ArchiveError(ValueError):
@@ -191,7 +191,7 @@ class Permutation(NamedTuple):
     first: str
 
     def fault(self, array: AnyArray, arrays: Arrays, sizes: Sizes) -> str:
-        """Return what is wrong, or nothing."""
+        """Return the rule that is broken, in words, or ""."""
         count = sizes[self.first]
         return "" if np.array_equal(np.sort(array[:count]), np.arange(count)) else f"each index below {count} once"
 
@@ -203,7 +203,7 @@ class Sorted(NamedTuple):
     first: str
 
     def fault(self, array: AnyArray, arrays: Arrays, sizes: Sizes) -> str:
-        """Return what is wrong, or nothing."""
+        """Return the rule that is broken, in words, or ""."""
         in_order = array[arrays[self.by][: sizes[self.first]]]
         return "" if _rises(in_order) else f"increasing numbers in the order {self.by}"
 
@@ -214,7 +214,7 @@ class RowsSorted(NamedTuple):
     counts: str
 
     def fault(self, array: AnyArray, arrays: Arrays, sizes: Sizes) -> str:
-        """Return what is wrong, or nothing."""
+        """Return the rule that is broken, in words, or ""."""
         rise = all(_rises(row[:count]) for row, count in zip(array, arrays[self.counts], strict=True))
         return "" if rise else "increasing numbers in each row"
 
@@ -229,7 +229,7 @@ class Children(NamedTuple):
     depth: str
 
     def fault(self, array: AnyArray, arrays: Arrays, sizes: Sizes) -> str:
-        """Return what is wrong, or nothing."""
+        """Return the rule that is broken, in words, or ""."""
         root, child = arrays[self.root].astype(np.int64), array.astype(np.int64).reshape(-1, 2)
         node = np.arange(len(child))
         own = child == node[:, None]
@@ -263,7 +263,7 @@ class Field(NamedTuple):
     least: Any = None
     """No entry is below this: a number, or one for each column."""
     most: Any = None
-    """No entry is above this: likewise. The name of a size stands for the last index of what has that size."""
+    """No entry is above this: likewise. The name of a size stands for the last index of an axis of that size."""
     rises: bool = False
     """Entries strictly increase along the last axis."""
     ordered: bool = False
@@ -274,12 +274,12 @@ class Field(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """What a setting must be."""
+    """The values that a setting may have."""
 
     expected: str
     holds: Callable[[Any], bool]
     required: bool = True
-    """False for a setting that came later: files without it stay readable"""
+    """False for a setting that files of earlier releases do not have"""
 
 
 Fields = Mapping[str, Field]
@@ -301,7 +301,7 @@ def integers(*shape: int | str, **entries: Any) -> Field:
 
 
 def counts(*shape: int | str, **entries: Any) -> Field:
-    """Declare an array of int64 that counts something."""
+    """Declare an array of int64 from 0 to `MOST_COUNT`."""
     return integers(*shape, **{"least": 0, "most": MOST_COUNT, **entries})
 
 
@@ -338,14 +338,14 @@ def one_of(*values: str) -> Rule:
 
 
 def is_number(value: Any) -> bool:
-    """Tell whether a value is a finite number and no truth value."""
+    """Return whether a value is a finite number and not a truth value."""
     if isinstance(value, int) and not isinstance(value, bool):
         return abs(value) < 2**1023
     return isinstance(value, float) and math.isfinite(value)
 
 
 def is_text(value: Any) -> bool:
-    """Tell whether a value is text without lone surrogates."""
+    """Return whether a value is text without lone surrogates."""
     return isinstance(value, str) and value.encode("utf-8", "replace").decode() == value
 
 
@@ -360,18 +360,18 @@ def addition(rule: Rule) -> Rule:
 
 
 def listed(rule: Rule, least: int = 0, most: int = MOST_INTEGER) -> Rule:
-    """Declare a setting that is a list, and what each entry must be."""
+    """Declare a setting that is a list, with the rule of each entry."""
     words = f"a list, each entry {rule.expected}"
     return Rule(words, lambda v: isinstance(v, list) and least <= len(v) <= most and all(map(rule.holds, v)))
 
 
 def parted(rules: Mapping[str, Rule]) -> Rule:
-    """Declare a setting that is an object, and what each of its parts must be."""
+    """Declare a setting that is an object, with the rule of each of its parts."""
     return Rule(f"an object of {', '.join(rules)}", lambda v: not any(rule_faults(rules, v)))
 
 
 def is_distinct(values: list[Any]) -> bool:
-    """Tell whether no value comes twice."""
+    """Return whether all values are distinct."""
     return len(set(values)) == len(values)
 
 
@@ -390,9 +390,9 @@ class Kind:
 
     Parameters
     ----------
-    name, version : what the manifest must say.
-    rules : each setting's rule; settings beyond these are refused.
-    fields : (settings, shapes as the headers say) to the arrays that must be there, no more and no fewer. Sizes are
+    name, version : those of the manifest.
+    rules : each setting's rule; other settings raise ArchiveError.
+    fields : function of settings and the shapes in the headers that returns exactly the arrays of the file. Sizes are
         compared with the headers, before any data is read.
     """
 
@@ -402,11 +402,11 @@ class Kind:
     fields: Callable[[Settings, Shapes], Fields]
 
     def check_settings(self, settings: Any) -> None:
-        """Refuse settings with a part missing, unknown, or out of range."""
+        """Raise ArchiveError if a setting is missing, unknown, or out of range."""
         check(self.rules, settings)
 
     def check_shapes(self, found: Mapping[str, tuple[str, Shape]], settings: Settings) -> None:
-        """Refuse arrays with one missing or unknown, of another type, or whose sizes disagree."""
+        """Raise ArchiveError if an array is missing, unknown, of another type, or of an inconsistent size."""
         shapes = defaultdict(_NO_SHAPE, {name: shape for name, (_, shape) in found.items()})
         fields = self.fields(settings, shapes)
         for fault in _name_faults("array", found, fields):
@@ -418,7 +418,7 @@ class Kind:
         _sizes(fields, shapes)
 
     def check_contents(self, arrays: Arrays, settings: Settings) -> None:
-        """Refuse numbers that are not finite where they must be, and indices that lead outside of what they index."""
+        """Raise ArchiveError for numbers that must be finite and are not, and for indices out of bounds."""
         shapes = {name: array.shape for name, array in arrays.items()}
         fields = self.fields(settings, shapes)
         sizes = _sizes(fields, shapes)
@@ -432,14 +432,14 @@ class Kind:
 
 
 def _sizes(fields: Fields, shapes: Shapes) -> dict[str, int]:
-    """Return the sizes by name; refuse shapes that disagree."""
+    """Return the sizes by name. Raises ArchiveError if shapes disagree."""
     sizes: dict[str, int] = {}
     for name, field in fields.items():
-        for size, wanted in zip(shapes[name], field.shape, strict=True):
-            expected = wanted if isinstance(wanted, int) else sizes.setdefault(wanted, size)
+        for size, dimension in zip(shapes[name], field.shape, strict=True):
+            expected = dimension if isinstance(dimension, int) else sizes.setdefault(dimension, size)
             if size != expected:
                 raise ArchiveError(
-                    f"{name}: given shape {shapes[name]}, expected {field.shape} with {expected} {wanted}"
+                    f"{name}: given shape {shapes[name]}, expected {field.shape} with {expected} {dimension}"
                 )
     return sizes
 
@@ -561,7 +561,7 @@ def read(path: Name, kind: Kind) -> State:
 
 
 def load(path: Name, kind: Kind, build: Callable[[State], T]) -> T:
-    """Return what `build` makes of the state in a file; what it cannot build is refused like a damaged file."""
+    """Return what `build` makes of the state in a file. Raises ArchiveError if the file is damaged or `build` fails."""
     return built(read(path, kind), build, f"{path}: ")
 
 
@@ -579,13 +579,13 @@ def built(state: State, build: Callable[[State], T], where: str = "") -> T:
 
 
 def pack(file: BinaryIO, kind: str, version: int, arrays: Arrays, settings: Settings) -> None:
-    """Write a container without looking at what it holds."""
-    plain = {name: _plain(name, array) for name, array in arrays.items()}
+    """Write a container without checking its contents."""
+    stored = {name: _as_stored(name, array) for name, array in arrays.items()}
     manifest = {"format": FORMAT, "kind": kind, "version": version, "settings": dict(settings)}
-    manifest["digest"] = _digest(kind, version, settings, plain)
+    manifest["digest"] = _digest(kind, version, settings, stored)
     packed = np.frombuffer(_text(manifest), np.uint8)
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as box:
-        for name, array in {MANIFEST: packed, **plain}.items():
+        for name, array in {MANIFEST: packed, **stored}.items():
             with box.open(zipfile.ZipInfo(f"{name}.npy", EPOCH), "w", force_zip64=True) as member:
                 member.write(_header(array))
                 member.write(_octets(array))
@@ -632,7 +632,7 @@ def _unpack(file: BinaryIO, kind: Kind) -> State:
 
 
 def _members(box: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
-    """Return the members by name; what is stored as it is, once, cannot unfold to more than the file's size."""
+    """Return the members by name; stored uncompressed and once, they cannot be larger than the file."""
     infos = box.infolist()
     for info in infos:
         if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1:
@@ -671,18 +671,18 @@ def _check_identity(manifest: Mapping[str, Any], kind: Kind) -> None:
 
 
 def _read_header(box: zipfile.ZipFile, info: zipfile.ZipInfo) -> tuple[str, Shape]:
-    """Return (type, shape) of a member whose data is exactly as long as they say."""
+    """Return (type, shape) of a member whose data has exactly the length that follows from them."""
     with box.open(info) as member:
         start = member.read(len(MAGIC) + 2)
         length = int.from_bytes(start[len(MAGIC) :], "little")
-        found = HEADER.fullmatch(member.read(min(length, 256)).decode("ascii"))
-    if not start.startswith(MAGIC) or found is None or found[1] not in TYPES:
+        match = HEADER.fullmatch(member.read(min(length, 256)).decode("ascii"))
+    if not start.startswith(MAGIC) or match is None or match[1] not in TYPES:
         raise ArchiveError(f"{info.filename}: given no header of a plain array, expected one of {', '.join(TYPES)}")
-    shape = tuple(int(size) for size in found[2].replace(" ", "").split(",") if size)
+    shape = tuple(int(size) for size in match[2].replace(" ", "").split(",") if size)
     data = info.file_size - len(start) - length
-    if data != math.prod(shape) * TYPES[found[1]]:
+    if data != math.prod(shape) * TYPES[match[1]]:
         raise ArchiveError(f"{info.filename}: given {data} bytes, expected those of shape {shape}")
-    return found[1], shape
+    return match[1], shape
 
 
 def _read_array(box: zipfile.ZipFile, info: zipfile.ZipInfo, dtype: str, shape: Shape) -> AnyArray:
@@ -699,12 +699,12 @@ def _header(array: AnyArray) -> bytes:
     return out.getvalue()
 
 
-def _plain(name: str, array: AnyArray) -> AnyArray:
+def _as_stored(name: str, array: AnyArray) -> AnyArray:
     """Return an array as it will lie in the file: C order, little-endian."""
-    plain = np.asarray(array, array.dtype.newbyteorder("<"), order="C")
-    if plain.dtype.str not in TYPES:
+    stored = np.asarray(array, array.dtype.newbyteorder("<"), order="C")
+    if stored.dtype.str not in TYPES:
         raise TypeError(f"{name}: given an array of {array.dtype}, expected one of {', '.join(TYPES)}")
-    return plain
+    return stored
 
 
 def _octets(array: AnyArray) -> memoryview:
@@ -713,7 +713,7 @@ def _octets(array: AnyArray) -> memoryview:
 
 def _digest(kind: str, version: int, settings: Settings, arrays: Arrays) -> str:
     """Return a checksum over everything: kind, version, settings, and arrays' names, types, shapes and bytes."""
-    described = [(name, _plain(name, arrays[name])) for name in sorted(arrays)]
+    described = [(name, _as_stored(name, arrays[name])) for name in sorted(arrays)]
     head = [FORMAT, kind, version, dict(settings), [[name, a.dtype.str, a.shape] for name, a in described]]
     hasher = hashlib.blake2b(_text(head), digest_size=16)
     for _, array in described:

@@ -1,6 +1,6 @@
 """What would I gain? Your forecasts against recalibrations and swapcal, on the same rows.
 
-`Benchmark` judges any forecasts side by side; `in_time_order` and `cross_validated` make those of the usual methods.
+`Benchmark` compares any forecasts; `in_time_order` and `cross_validated` make those of the usual methods.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +35,7 @@ __all__ = [
     "in_time_order",
 ]
 
-# Entry: one method of a contest.
+# Method: one entry of a benchmark.
 
 
 class Method(NamedTuple):
@@ -121,21 +121,21 @@ def in_time_order(
         time = None  # each outcome is known before the next row: the fast way
     due = label_time if label_time is not None else time
     forecast = live.run(records, y, time=time, label_time=due)
-    found = {MINE: mine, **{name: mine.copy() for name in (*SIMPLE, LOGISTIC)}, SWAPCAL: np.array(forecast.mean)}
+    forecasts = {MINE: mine, **{name: mine.copy() for name in (*SIMPLE, LOGISTIC)}, SWAPCAL: np.array(forecast.mean)}
     for start, stop, known in _stretches(len(y), time, due):
-        asked = np.arange(start, stop)
+        rows = np.arange(start, stop)
         for name, make in SIMPLE.items():
-            found[name][asked] = make().fit(mine[known], y[known]).predict(mine[asked])
-        found[LOGISTIC][asked] = _logistic(records, y, mine, known, asked, without=(score,))
-    return found
+            forecasts[name][rows] = make().fit(mine[known], y[known]).predict(mine[rows])
+        forecasts[LOGISTIC][rows] = _logistic(records, y, mine, known, rows, without=(score,))
+    return forecasts
 
 
-def _logistic(table: Any, y: Array, mine: Array, learn: Any, judge: Any, without: Sequence[str] = ()) -> Array:
-    """Return what a logistic regression on the score and the same columns says of some rows, fitted on others."""
-    known, asked = _rows(table, learn), _rows(table, judge)
+def _logistic(table: Any, y: Array, scores: Array, learn: Any, judge: Any, without: Sequence[str] = ()) -> Array:
+    """Return forecasts of the rows `judge` by a logistic regression on the score and columns, fitted on `learn`."""
+    known, judged = _rows(table, learn), _rows(table, judge)
     encoder = Encoder.learn(known, [name for name in known.columns if name not in without])
-    columns, others = (encoder.encode(rows)[:, 1:] / encoder.share for rows in (known, asked))
-    return LogisticRegression().fit(mine[learn], columns, y[learn]).predict(mine[judge], others)
+    columns, judged_columns = (encoder.encode(rows)[:, 1:] / encoder.share for rows in (known, judged))
+    return LogisticRegression().fit(scores[learn], columns, y[learn]).predict(scores[judge], judged_columns)
 
 
 def _stretches(n: int, time: Any, due: Any) -> list[tuple[int, int, Any]]:
@@ -143,10 +143,10 @@ def _stretches(n: int, time: Any, due: Any) -> list[tuple[int, int, Any]]:
     order = np.arange(n) if due is None else np.argsort(due, kind="stable")
     seen = np.arange(n) if due is None else np.searchsorted(np.asarray(due)[order], time, side="left")
     starts: list[int] = []
-    wanted = FIRST
-    while len(at := np.flatnonzero(seen >= wanted)):
+    least = FIRST
+    while len(at := np.flatnonzero(seen >= least)):
         starts.append(int(at[0]))
-        wanted = int(np.ceil(GROWTH * seen[at[0]]))
+        least = int(np.ceil(GROWTH * seen[at[0]]))
     return [(a, b, order[: seen[a]]) for a, b in zip(starts, [*starts[1:], n], strict=True)]
 
 
@@ -176,7 +176,7 @@ def cross_validated(
     if not 2 <= folds <= units:
         raise ValueError(f"folds: given {folds}, expected from 2 to {units}, the number of {noun}")
     fold = folds_of(units, folds, seed) if belongs is None else folds_of(units, folds, seed)[belongs]
-    found = {MINE: mine, **{name: np.empty(len(y)) for name in (*SIMPLE, LOGISTIC, SWAPCAL)}}
+    forecasts = {MINE: mine, **{name: np.empty(len(y)) for name in (*SIMPLE, LOGISTIC, SWAPCAL)}}
     for k in range(folds):
         learn, judge = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
         if y[learn].min() == y[learn].max():
@@ -184,8 +184,8 @@ def cross_validated(
                 f"y: given {len(y):,} outcomes of which a fold leaves one kind, expected both in every fold"
             )
         for name, make in SIMPLE.items():
-            found[name][judge] = make().fit(mine[learn], y[learn]).predict(mine[judge])
-        found[LOGISTIC][judge] = _logistic(table, y, mine, learn, judge)
+            forecasts[name][judge] = make().fit(mine[learn], y[learn]).predict(mine[judge])
+        forecasts[LOGISTIC][judge] = _logistic(table, y, mine, learn, judge)
         model = Model.fit(
             _rows(table, learn),
             y[learn],
@@ -194,10 +194,10 @@ def cross_validated(
             settings=FitSettings(seed=seed),
             clusters=None if belongs is None else np.unique(belongs[learn], return_inverse=True)[1],
         )
-        found[SWAPCAL][judge] = model.mean(_rows(table, judge), mine[judge])
+        forecasts[SWAPCAL][judge] = model.mean(_rows(table, judge), mine[judge])
         if progress is not None:
             progress(len(judge))
-    return found
+    return forecasts
 
 
 def folds_of(n: int, folds: int, seed: int) -> Integers:
@@ -215,19 +215,19 @@ def _rows(table: Any, rows: Integers) -> Table:
     return Table(table).take(rows)
 
 
-# A contest in a sentence: what would be gained, by which method, and when to keep what one has.
+# The benchmark in a sentence: what would be gained, by which method, or that the present forecasts are as good.
 
 SOUND = ("no error found", "small")
-"""Verdicts that find nothing to mend."""
+"""Verdicts without an error worth correcting."""
 
 TOO_GOOD = 0.5
-"""A squared error below this part of yours, and of that of the base rate, is doubted."""
+"""A squared error below this share of yours, and of that of the base rate, gets a warning."""
 
 
 def gain(
-    mine: Method, swap: Method, simple: Method | None, beyond: Difference | None, columns: Difference | None = None
+    own: Method, swap: Method, simple: Method | None, beyond: Difference | None, columns: Difference | None = None
 ) -> str:
-    """Say what there is to gain.
+    """Return a sentence on what there is to gain.
 
     Parameters
     ----------
@@ -237,14 +237,14 @@ def gain(
     """
     if simple is not None and (not swap.better or beyond is None or beyond.word != "better"):
         enough = f"A simple recalibration is enough: {simple.name} lowers the squared error {_by(simple)}"
-        return f"{enough}; {_rest(simple, swap)}."
+        return f"{enough}; {_swapcal_beside_simple(simple, swap)}."
     if swap.better:
         best = "No recalibration of the score alone does."
         if simple is not None:
             best = f"The best recalibration of the score alone, {simple.name}, reaches {simple.brier:.4g}."
         best += _same_columns(columns)
-        return f"You would gain: swapcal lowers the squared error {_by(swap)}. {best}{_verdicts(mine, swap)}"
-    if mine.verdict == "miscalibrated" and swap.verdict in SOUND:
+        return f"You would gain: swapcal lowers the squared error {_by(swap)}. {best}{_verdicts(own, swap)}"
+    if own.verdict == "miscalibrated" and swap.verdict in SOUND:
         return (
             f"The squared error would not change beyond chance ({_interval(swap.squared)}), but your forecasts are "
             f"miscalibrated; verdict on swapcal's: {swap.verdict}. Worth it if groups matter to you."
@@ -256,7 +256,7 @@ def gain(
 
 
 def _same_columns(columns: Difference | None) -> str:
-    """Say how much of a gain is that of reading more columns."""
+    """Return a sentence on how much of a gain comes from reading more columns."""
     if columns is None:
         return ""
     reached = f" Logistic regression on the same columns reaches {columns.before:.4g}"
@@ -270,38 +270,38 @@ def _worse(entry: Method) -> bool:
 
 
 def _by(entry: Method) -> str:
-    found = entry.squared
-    assert found is not None, "yours is not compared with itself"
-    share = f"{100 * (found.before - found.after) / found.before:.2g} %" if found.before > 0 else "nothing"
-    return f"from {found.before:.4g} to {found.after:.4g}, by {share} ({_interval(found)})"
+    change = entry.squared
+    assert change is not None, "yours is not compared with itself"
+    share = f"{100 * (change.before - change.after) / change.before:.2g} %" if change.before > 0 else "nothing"
+    return f"from {change.before:.4g} to {change.after:.4g}, by {share} ({_interval(change)})"
 
 
-def _interval(found: Difference | None) -> str:
-    if found is None:
+def _interval(change: Difference | None) -> str:
+    if change is None:
         return "not compared"
-    difference, low, high = changes(found.difference, found.low, found.high)
+    difference, low, high = changes(change.difference, change.low, change.high)
     return f"{difference}, 95 % from {low} to {high}"
 
 
-def _rest(simple: Method, swap: Method) -> str:
-    """Say what swapcal would do where a recalibration does as well."""
+def _swapcal_beside_simple(simple: Method, swap: Method) -> str:
+    """Return what swapcal would do where a recalibration is as good."""
     if not swap.better:
         return "swapcal would do worse than yours" if _worse(swap) else "swapcal lowers it by nothing beyond chance"
-    said = f"swapcal does no better than that ({swap.brier:.4g})"
+    text = f"swapcal does no better than that ({swap.brier:.4g})"
     if simple.verdict == "miscalibrated" and swap.verdict in SOUND:
-        return f"{said}, but {simple.name} is still miscalibrated; verdict on swapcal's: {swap.verdict}"
-    return said
+        return f"{text}, but {simple.name} is still miscalibrated; verdict on swapcal's: {swap.verdict}"
+    return text
 
 
-def _verdicts(mine: Method, swap: Method) -> str:
-    return f" Verdict on yours: {mine.verdict}; on swapcal's: {swap.verdict}."
+def _verdicts(own: Method, swap: Method) -> str:
+    return f" Verdict on yours: {own.verdict}; on swapcal's: {swap.verdict}."
 
 
 # `Benchmark`: forecasts of several methods for the same rows, each audited, each tested against yours.
 
 
 class Benchmark:
-    """Judge the forecasts of several methods on the same rows, and say what you would gain.
+    """Compare the forecasts of several methods on the same rows, with a sentence on what you would gain.
 
     Parameters
     ----------
@@ -312,7 +312,7 @@ class Benchmark:
     clusters : (rows,) ids of what rows belong to, such as patients; intervals and verdicts are then by cluster
     how : how the forecasts were made, a sentence for the report
     title, seed : of the report, and of the simulated noise floor
-    warnings : what is known to speak against a gain, such as a column that is probably known only after the outcome
+    warnings : known reasons to distrust a gain, such as a column that is probably known only after the outcome
 
     Examples
     --------
@@ -356,14 +356,14 @@ class Benchmark:
         return Comparison(one, other, self.y, names=(before, after), **self._rows)
 
     @cached_property
-    def _against_mine(self) -> dict[str, Comparison]:
+    def _comparisons(self) -> dict[str, Comparison]:
         return {name: self.comparison(MINE, name) for name in self.forecasts if name != MINE}
 
     @cached_property
     def entries(self) -> list[Method]:
         """Every method, yours first."""
-        mine = self._entry(MINE, self._against_mine[SWAPCAL].before, None)
-        return [mine, *(self._entry(name, found.after, found) for name, found in self._against_mine.items())]
+        own = self._entry(MINE, self._comparisons[SWAPCAL].before, None)
+        return [own, *(self._entry(name, one.after, one) for name, one in self._comparisons.items())]
 
     def _entry(self, name: str, audit: Audit, beside: Comparison | None) -> Method:
         tested = [row for row in audit.group_table(self.tolerance) if not row.small]
@@ -382,15 +382,15 @@ class Benchmark:
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """What must be known before a gain is believed: those given, those of the audit, and a gain too good."""
-        found = [*self._given_warnings, *data_warnings(self._against_mine[SWAPCAL].before.sums, 0.0)]
-        mine, swap, rate = self.entries[0], self[SWAPCAL], float(np.mean(self.y))
-        if swap.brier < TOO_GOOD * min(mine.brier, rate * (1.0 - rate)):
-            found.append(
+        """Warnings about the gain: those given, those of the audit, and one if the gain is implausibly large."""
+        warnings = [*self._given_warnings, *data_warnings(self._comparisons[SWAPCAL].before.sums, 0.0)]
+        own, swap, rate = self.entries[0], self[SWAPCAL], float(np.mean(self.y))
+        if swap.brier < TOO_GOOD * min(own.brier, rate * (1.0 - rate)):
+            warnings.append(
                 f"The squared error of swapcal, {swap.brier:.3g}, is less than half of yours: too good to be likely. "
                 "Check that no column is known only after the outcome."
             )
-        return tuple(found)
+        return tuple(warnings)
 
     @cached_property
     def without_stretches(self) -> "Benchmark | None":
@@ -398,7 +398,7 @@ class Benchmark:
 
         Forecasts stay as they are, also those that were made after such a period.
         """
-        timeline = self._against_mine[SWAPCAL].before.sums.timeline
+        timeline = self._comparisons[SWAPCAL].before.sums.timeline
         windows = [] if timeline is None else [one.window for one in stretches(timeline)]
         if not windows:
             return None
@@ -407,14 +407,14 @@ class Benchmark:
         if not keep.any() or np.ptp(y[keep].astype(float)) == 0:
             return None
         groups = memberships(self._rows["groups"], len(y))
-        named = {name: np.array(found.names, dtype=object)[found.codes][keep] for name, found in groups.items()}
+        named = {name: np.array(members.names, dtype=object)[members.codes][keep] for name, members in groups.items()}
         forecasts = {name: np.asarray(p)[keep] for name, p in self.forecasts.items()}
         belongs = None if self._rows["clusters"] is None else np.array(self._rows["clusters"].codes)[keep]
         settings = {"tolerance": self.tolerance, "title": self.title, "seed": self._rows["seed"], "how": self.how}
         return Benchmark(y[keep], forecasts, groups=named or None, clusters=belongs, **settings)
 
     def sentence(self) -> str:
-        """Say what speaks against a gain, then what you would gain, or that there is nothing to gain."""
+        """Return the warnings, then what you would gain, or that there is nothing to gain."""
         cleaned = self.without_stretches
         if not self.warnings:
             return self._gain()
@@ -438,15 +438,15 @@ class Benchmark:
 
     def to_findings(self, *, created_at: str = "") -> Findings:
         """Return the findings of swapcal's forecasts beside yours, with a section "contest" about all methods."""
-        found = self._against_mine[SWAPCAL].to_findings(created_at=created_at, tolerance=self.tolerance)
-        methods = tuple(one.plain() for one in self.entries)
-        sentence = f"The forecasts of {SWAPCAL}, audited: {found.headline.sentence}"
-        after = self._against_mine[SWAPCAL].after.sums
+        findings = self._comparisons[SWAPCAL].to_findings(created_at=created_at, tolerance=self.tolerance)
+        methods, headline = tuple(one.plain() for one in self.entries), findings.headline
+        sentence = f"The forecasts of {SWAPCAL}, audited: {headline.sentence}"
+        after = self._comparisons[SWAPCAL].after.sums
         shown = [] if after.timeline is None else [constant(one, after.rows) for one in stretches(after.timeline)]
-        warnings = tuple(dict.fromkeys([*self.warnings, *(one for one in found.headline.warnings if one not in shown)]))
+        warnings = tuple(dict.fromkeys([*self.warnings, *(one for one in headline.warnings if one not in shown)]))
         return replace(
-            found,
-            headline=replace(found.headline, sentence=sentence, warnings=warnings),
+            findings,
+            headline=replace(headline, sentence=sentence, warnings=warnings),
             contest=ContestEntry(sentence=self.sentence(), how=self.how, methods=methods),
         )
 

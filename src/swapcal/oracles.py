@@ -1,6 +1,6 @@
 """Oracles for `OracleForecaster`: ridge, kernels, finite classes, and regressors of river and scikit-learn.
 
-An oracle learns one level's weighted squared losses; `swapcal.Oracle` says what it must offer and what else it may. One
+An oracle learns one level's weighted squared losses; `swapcal.Oracle` defines the methods it must and may have. One
 function makes them, level by level: ``OracleForecaster(lambda level: Ridge(level, dim=3), beside=())``. The adapters
 import neither library; they call the methods of the model they are given.
 """
@@ -128,7 +128,7 @@ class Ridge:
         return State(dict(self._state._asdict()), {})
 
     def restore(self, state: State) -> None:
-        """Take over the state of a learner with the same dimension and λ. Raises ArchiveError otherwise."""
+        """Set the state of a learner with the same dimension and λ. Raises ArchiveError otherwise."""
         one = counts(3, least=[1, 0, 0], most=[1, MOST_COUNT, MOST_COUNT], names=("levels",))
         kind = Kind(
             "ridge", 1, {}, lambda _, shapes: memory.fields(self.dim, RIDGE_LEARNER, HEDGE, shapes) | {"counts": one}
@@ -137,7 +137,7 @@ class Ridge:
         kind.check_contents(state.arrays, {})
         if not np.array_equal(state.arrays["knobs"], self._state.knobs):
             raise ArchiveError("oracle: given a ridge learner with another λ, expected that of `make`")
-        self.level = float(state.arrays["z"][0])  # that of a copy is its neighbour's
+        self.level = float(state.arrays["z"][0])  # a copy has its neighbour's level
         self._state = Memory(**{name: np.array(array, order="C") for name, array in state.arrays.items()})
         self._scratch = memory.scratch(self._state)
 
@@ -240,7 +240,7 @@ class Fourier:
         return State({**arrays, "omega": self._omega}, manifest)
 
     def restore(self, state: State) -> None:
-        """Take over the state of an oracle made with the same arguments. Raises ArchiveError otherwise."""
+        """Set the state of an oracle made with the same arguments. Raises ArchiveError otherwise."""
         arrays = dict(state.arrays)
         omega = arrays.pop("omega", np.zeros(0))
         if not np.array_equal(omega, self._omega):
@@ -268,7 +268,7 @@ def ball_least_squares(X: Array, y: Array, weight: Array, radius: float) -> tupl
     U, s, _ = np.linalg.svd(X * half[:, None], full_matrices=False)
     target = half * y
     pull = U.T @ target
-    rest = float(target @ target - pull @ pull)
+    residual = float(target @ target - pull @ pull)
 
     def theta(mu: float) -> Array:
         return s * pull / (s**2 + mu)
@@ -279,10 +279,10 @@ def ball_least_squares(X: Array, y: Array, weight: Array, radius: float) -> tupl
     tiny = 1e-14 * max(float(s[0]) ** 2, 1e-300)
     most = float(np.linalg.norm(s * pull)) / radius + tiny  # ‖θ(μ)‖ ≤ ‖s·pull‖/μ
     mu = tiny if surplus(tiny) <= 0.0 else float(brentq(surplus, tiny, most, xtol=1e-15 * most, rtol=1e-14))
-    found = theta(mu)
-    inside = found * min(1.0, radius / max(float(np.linalg.norm(found)), 1e-300))
-    upper = float(np.sum((s * inside - pull) ** 2)) + max(rest, 0.0)
-    lower = float(np.sum((s * found - pull) ** 2) + mu * (found @ found - radius**2)) + max(rest, 0.0)
+    solution = theta(mu)
+    inside = solution * min(1.0, radius / max(float(np.linalg.norm(solution)), 1e-300))
+    upper = float(np.sum((s * inside - pull) ** 2)) + max(residual, 0.0)
+    lower = float(np.sum((s * solution - pull) ** 2) + mu * (solution @ solution - radius**2)) + max(residual, 0.0)
     return min(lower, upper), upper
 
 
@@ -354,7 +354,7 @@ class FiniteClass:
         return State({"losses": np.zeros(0) if self._losses is None else self._losses}, {})
 
     def restore(self, state: State) -> None:
-        """Take over the losses of an oracle of as many functions. Raises ArchiveError otherwise."""
+        """Set the losses of an oracle of as many functions. Raises ArchiveError otherwise."""
         losses = state.arrays.get("losses")
         if losses is None or losses.ndim != 1 or not np.isfinite(losses).all():
             raise ArchiveError("oracle: given no losses of functions, expected those that to_state returned")

@@ -50,7 +50,7 @@ def axes(ax: Any, width: float = 6.4, height: float = 4.2) -> Any:
 
 
 def dressed(ax: Any, title: str, across: str, up: str) -> Any:
-    """Name picture and axes, quieten the frame, and return the axes."""
+    """Set the titles, hide parts of the frame, and return the axes."""
     ax.set_title(title, loc="left", fontsize="medium")
     ax.set_xlabel(across)
     ax.set_ylabel(up)
@@ -83,11 +83,11 @@ def name(text: str) -> str:
     >>> name("price = $"), len(name("x" * 200))
     ('price = \\$', 40)
     """
-    kept = text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - 1] + "…"
-    return kept.replace("$", r"\$")
+    short = text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - 1] + "…"
+    return short.replace("$", r"\$")
 
 
-# Certificate: what a better rule could have saved beside what bounds it, part by part.
+# Certificate: what a better rule could have saved, and its bound, part by part.
 
 PARTS = (
     ("rounding", "rounding to levels", GREEN),
@@ -112,8 +112,8 @@ def certificate(found: Mapping[str, Any], weight: float, *, ax: Any = None) -> A
     tight = [] if found.get("tight") is None else [("bound, start as seen by the rows", 0.0, found["tight"], VERMILION)]
     bars = [("could have been saved (exact)", 0.0, found["psreg"], BLUE), *tight]
     reached = 0.0
-    for field, said, colour in PARTS:
-        bars.append((f"   + {said}", reached, found[field], colour))
+    for field, label, colour in PARTS:
+        bars.append((f"   + {label}", reached, found[field], colour))
         reached += found[field]
     bars.append(("bound", 0.0, found["bound"], VERMILION))
     theorem, promise = found.get("theorem"), ""
@@ -214,14 +214,14 @@ def groups(
     ax = axes(ax, 6.8, 1.3 + ROW * len(shown))
     ax.axvspan(-100 * tolerance, 100 * tolerance, color=GREY, alpha=0.2, linewidth=0, label="tolerance")
     ax.axvline(0.0, color=GREY, linewidth=1.0)
-    for wrong, colour, mark, said in ((False, BLUE, "o", "95 % interval"), (True, VERMILION, "D", "miscalibrated")):
+    for wrong, colour, mark, label in ((False, BLUE, "o", "95 % interval"), (True, VERMILION, "D", "miscalibrated")):
         rows = [k for k, entry in enumerate(shown) if (entry.verdict == "miscalibrated") == wrong]
         if rows:
             gaps = [100 * shown[k].gap for k in rows]
             below = [gap - 100 * shown[k].low for k, gap in zip(rows, gaps, strict=True)]
             above = [100 * shown[k].high - gap for k, gap in zip(rows, gaps, strict=True)]
             errors = [[max(0.0, b) for b in below], [max(0.0, a) for a in above]]
-            ax.errorbar(gaps, rows, xerr=errors, fmt=mark, color=colour, markersize=5, elinewidth=1.6, label=said)
+            ax.errorbar(gaps, rows, xerr=errors, fmt=mark, color=colour, markersize=5, elinewidth=1.6, label=label)
     half = 1.08 * max(abs(100 * end) for entry in _narrow(shown) for end in _ends(entry))
     ax.set_xlim(-half, half)
     ax.set_yticks(
@@ -239,7 +239,7 @@ def _ends(entry: GroupRow) -> list[float]:
 
 
 def _narrow(shown: Sequence[GroupRow]) -> list[GroupRow]:
-    """Return the groups that decide the axis: those large enough to be tested, if any is; others are cut off."""
+    """Return the groups that set the axis: those large enough to be tested, if there are any; others are cut off."""
     return [entry for entry in shown if not entry.small] or list(shown)
 
 
@@ -260,12 +260,12 @@ def number(curve: NumberCurve | Mapping[str, Any], title: str = "", *, ax: Any =
         raise ValueError("curve: given none of its ranges with rows, expected some")
     ax = axes(ax)
     ax.axhline(0.0, color=GREY, linewidth=1.0)
-    for sure, colour, mark, said in ((False, BLUE, "o", "95 % interval"), (True, VERMILION, "D", "beyond chance")):
+    for sure, colour, mark, label in ((False, BLUE, "o", "95 % interval"), (True, VERMILION, "D", "beyond chance")):
         some = [k for k, row in enumerate(shown) if (row.p_value is not None and row.p_value <= 0.05) == sure]
         if some:
             gaps, low, high = ([100 * getattr(shown[k], end) for k in some] for end in ("gap", "low", "high"))
             ax.bar(some, [b - a for a, b in zip(low, high, strict=True)], 0.84, low, color=colour, alpha=0.2)
-            ax.plot(some, gaps, mark, color=colour, markersize=6, label=said)
+            ax.plot(some, gaps, mark, color=colour, markersize=6, label=label)
     places: list[tuple[float, str]] = list(edge_labels(given.edges).items())
     places += [(k, "missing") for k in range(len(given.edges) + 1, len(shown))]
     ax.set_xticks([at for at, _ in places], [text for _, text in places])
@@ -306,12 +306,12 @@ def reliability(
     if bands:
         p, low, high = zip(*bands, strict=True)
         ax.vlines(p, low, high, color=GREY, alpha=0.45, linewidth=5.0, label="95 % by chance", zorder=2)
-    for beyond, colour, mark, said in ((False, BLUE, "o", "within chance"), (True, VERMILION, "D", "beyond chance")):
+    for beyond, colour, mark, label in ((False, BLUE, "o", "within chance"), (True, VERMILION, "D", "beyond chance")):
         some = [rate for rate in rates if rate.beyond == beyond]
         if some:
             sizes = [SMALLEST + (LARGEST - SMALLEST) * rate.n / most for rate in some]
             x, y = [rate.p for rate in some], [rate.y for rate in some]
-            ax.scatter(x, y, s=sizes, c=colour, marker=mark, label=said, zorder=3, edgecolors="white", linewidths=0.6)
+            ax.scatter(x, y, s=sizes, c=colour, marker=mark, label=label, zorder=3, edgecolors="white", linewidths=0.6)
     _scale(ax, rates, part.low, part.high)
     legend = ax.legend(loc="upper left", frameon=False, fontsize="small")
     for handle in legend.legend_handles:
@@ -375,15 +375,15 @@ def score(stretches: Sequence[PlottedPeriod], *, ax: Any = None, low: float = 0.
     ax.set_ylim(0.0, 1.15 * max([*own, *base, 1e-9]))
     ax.legend(loc="best", frameon=False, fontsize="small")
     total = sum(one.n for one in stretches)
-    overall, plain = sum(one.error for one in stretches) / total, sum(one.base_error for one in stretches) / total
-    title = f"Squared error over time: {overall:.3g} per forecast, {rate} {plain:.3g}"
+    overall, base_mean = sum(one.error for one in stretches) / total, sum(one.base_error for one in stretches) / total
+    title = f"Squared error over time: {overall:.3g} per forecast, {rate} {base_mean:.3g}"
     return dressed(ax, title, "labels learned", f"squared error{' (Brier score)' if binary else ''}")
 
 
 def rates(stretches: Sequence[PlottedPeriod], *, ax: Any = None, low: float = 0.0, high: float = 1.0) -> Any:
     """Draw the mean forecast and the observed rate over time, with the band in which chance leaves the latter.
 
-    low, high : range of the outcomes. Of outcomes between its ends the band is the widest that there can be.
+    low, high : range of the outcomes. For outcomes between its ends the band is an upper bound.
     """
     ax, x = _time(stretches, ax)
     rate, chance = ("rate", "95 % by chance") if (low, high) == (0.0, 1.0) else ("mean", "95 % by chance, at most")

@@ -1,1 +1,1 @@
-"""Faces for other libraries: each module needs the library it is named after."""
+"""Adapters for other libraries: each module needs the library it is named after."""

@@ -63,7 +63,7 @@ class AuditEvaluator(ModelEvaluator):  # type: ignore[misc]
 
     @classmethod
     def can_evaluate(cls, *, model_type: str, evaluator_config: Mapping[str, Any], **kwargs: Any) -> bool:
-        """Tell whether these are settings of this evaluator, for a classifier."""
+        """Return whether these are settings of this evaluator, for a classifier."""
         return model_type == "classifier" and {*evaluator_config} <= {*COLUMNS, *AUDITED, *FOUND, *OWN}
 
     def evaluate(
@@ -78,10 +78,10 @@ class AuditEvaluator(ModelEvaluator):  # type: ignore[misc]
         model_id: str | None = None,
         **kwargs: Any,
     ) -> EvaluationResult | None:
-        """Audit, and log what was found.
+        """Audit, and log the findings.
 
-        Without any `evaluator_config` MLflow may have chosen this evaluator by itself: data that are no forecasts of
-        a binary outcome are then left to the others, with a line in the log. With one they raise ValueError.
+        Without any `evaluator_config` MLflow may have chosen this evaluator by itself: data that are not forecasts of
+        a binary outcome are then skipped, with a warning in the log. With one they raise ValueError.
         """
         try:
             audit = _audited(dataset, model, predictions, evaluator_config)
@@ -118,14 +118,14 @@ def _audited(dataset: Any, model: Any, predictions: str | None, config: Mapping[
 
 
 def _forecasts(model: Any, features: Any, predictions: str | None) -> Any:
-    """Return what the model forecasts: `predict_proba` of a model that has it, since its `predict` gives classes."""
+    """Return the model's forecasts: those of `predict_proba` if it has one, since its `predict` gives classes."""
     try:
         classifier = model.get_raw_model()
     except (AttributeError, NotImplementedError):
         classifier = None
     if not hasattr(classifier, "predict_proba"):
-        found = model.predict(features)
-        return found if predictions is None else found[predictions]
+        output = model.predict(features)
+        return output if predictions is None else output[predictions]
     schema = model.metadata.get_input_schema()
     named = schema is not None and schema.has_input_names() and hasattr(features, "columns")
     return classifier.predict_proba(features[schema.input_names()] if named else features)
@@ -133,21 +133,21 @@ def _forecasts(model: Any, features: Any, predictions: str | None) -> Any:
 
 def _positive(p: Any) -> Any:
     """Return one probability a row: of the second class where there are two columns."""
-    found = np.asarray(p)
-    return found[:, -1] if found.ndim == 2 and found.shape[1] <= 2 else found
+    probabilities = np.asarray(p)
+    return probabilities[:, -1] if probabilities.ndim == 2 and probabilities.shape[1] <= 2 else probabilities
 
 
 def _metrics(audit: "Audit", findings: "Findings") -> dict[str, float]:
     """Return the figures that runs are compared by; errors of the theory per row, the worst error as its interval."""
     headline, scores = findings.headline, findings.scores
-    found = {name: getattr(scores, name) for name in ("brier", "log_loss", "auc", "ece")}
-    found |= {"worst_error_low": headline.low, "worst_error_high": headline.high, "p_value": headline.p_value}
+    metrics = {name: getattr(scores, name) for name in ("brier", "log_loss", "auc", "ece")}
+    metrics |= {"worst_error_low": headline.low, "worst_error_high": headline.high, "p_value": headline.p_value}
     gaps = [abs(group.gap) for group in audit.group_table() if not group.small]
-    found |= {"worst_group_gap": max(gaps, default=None), "rows": audit.rows}
+    metrics |= {"worst_group_gap": max(gaps, default=None), "rows": audit.rows}
     for entry in reversed(findings.quantities):  # of one name, the first counts: that of the widest class
-        found[entry.name.lower()] = entry.mean_value
-    found["miscalibrated"] = headline.verdict == "miscalibrated"
-    return {name: float(value) for name, value in found.items() if value is not None}
+        metrics[entry.name.lower()] = entry.mean_value
+    metrics["miscalibrated"] = headline.verdict == "miscalibrated"
+    return {name: float(value) for name, value in metrics.items() if value is not None}
 
 
 def _logged(
@@ -171,16 +171,16 @@ def _logged(
     if model_id is not None:
         client.set_logged_model_tags(model_id, tags)
     texts = {"report.html": render(findings), "card.md": card(findings), "findings.json": findings.to_json()}
-    made: dict[str, Any] = {}
+    artifacts: dict[str, Any] = {}
     for name, text in texts.items():
         path = f"{prefix}swapcal/{name}"
         client.log_text(run_id, text, path)
         kind = JsonEvaluationArtifact if name.endswith(".json") else TextEvaluationArtifact
-        made[f"{prefix}swapcal_{Path(name).stem}"] = kind(mlflow.get_artifact_uri(path))
-    return made
+        artifacts[f"{prefix}swapcal_{Path(name).stem}"] = kind(mlflow.get_artifact_uri(path))
+    return artifacts
 
 
-# Models: what is logged is code and arrays, never a pickle.
+# Models: code and arrays are logged, never a pickle.
 
 
 class ExportedModel(PythonModel):  # type: ignore[misc]
@@ -197,11 +197,11 @@ class ExportedModel(PythonModel):  # type: ignore[misc]
     def predict(self, context: Any, model_input: pd.DataFrame, params: Any = None) -> Any:
         """Return the probability of the second class, of every class if there are more, or the expected outcome."""
         names = {str(name): name for name in self.model["names"]}
-        columns = {names[str(name)]: self.plain(model_input[name]) for name in model_input if str(name) in names}
+        columns = {names[str(name)]: self.values_of(model_input[name]) for name in model_input if str(name) in names}
         scores = context.model_config.get("scores") if self.model["scored"] else None
         return self.script["predict"](self.model, columns, model_input[scores].to_numpy() if scores else None)
 
-    def plain(self, column: Any) -> Any:
+    def values_of(self, column: Any) -> Any:
         """Return numbers and texts as the script takes them: None if missing, dates in ISO, times in UTC."""
         if column.dtype.kind == "M":
             moments = column if column.dt.tz is None else column.dt.tz_convert("UTC").dt.tz_localize(None)
@@ -246,8 +246,8 @@ def log_model(
     ----------
     model : fitted on a table with named columns
     name : of the logged model
-    input_example : some rows of such a table, a DataFrame. MLflow refuses rows with other types of columns: give whole
-        numbers as floats where later ones may be missing
+    input_example : some rows of such a table, a DataFrame. MLflow rejects rows with other types of columns: give
+        integers as floats where later ones may be missing
     scores : name of the column with the probabilities that the model corrects, a list of one for each class if there
         are more than two; required if it was fitted with an `estimator`, which is not logged
     settings : what `mlflow.pyfunc.log_model` takes, such as `registered_model_name` or `metadata`
@@ -288,8 +288,8 @@ def log_model(
 def tag_alarms(monitor: "Monitor", name: str, version: int | str, client: MlflowClient | None = None) -> "list[Alarm]":
     """Tag a registered model's version with the monitor's alarms that are raised now, and return these.
 
-    ``swapcal.alarms`` is their number, ``swapcal.alarm`` the sentence of the first one, which is taken away again when
-    there is none.
+    ``swapcal.alarms`` is their number, ``swapcal.alarm`` the sentence of the first one; it is removed when there is
+    none.
     """
     client = MlflowClient() if client is None else client
     alarms = monitor.alarms()

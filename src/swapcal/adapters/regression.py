@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from swapcal.adapters.table_estimator import TableEstimator, of_positive_weight  # names a missing extra
+from swapcal.adapters.table_estimator import TableEstimator, positive_weight_rows  # names a missing extra
 
 # isort: split
 from sklearn.base import RegressorMixin
@@ -14,7 +14,7 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import _check_y
 
 from swapcal._validate import Span
-from swapcal.adapters.table_estimator import cluster_codes, one_of, outcome_column
+from swapcal.adapters.table_estimator import cluster_codes, clusters_or_groups, outcome_column
 from swapcal.arrays import Array
 from swapcal.engine.explanation import Explanation
 from swapcal.features.sources import Name
@@ -38,15 +38,15 @@ class SwapRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         outcomes within it, and predictions never leave it.
     groups : columns (names of a data frame's, numbers of an array's) over whose categories and their intersections
         calibration matters most. Numbers with more than 16 values are cut into 8 parts.
-    contexts : other columns to look at; all by default, [] for none.
+    contexts : other columns to use; all by default, [] for none.
     mode : how `predict` predicts. "mean": the mixture's mean, best squared error, outside the swap theorem. "sample":
         one of all rounds' forecasters and one of its two levels of the range, drawn for each row: the theorem's
         predictor. An integer `random_state` repeats the draws at every call. "hash": the same, drawn by a hash of the
         row's value in `key`, or of all its values: a fixed function; rows with one key share one draw.
     target : "adaptive" lets the levels refine themselves; "multicalibration" and "agnostic" take the uniform grid of
         the respective theorem, "omniprediction" that of a theorem that is about outcomes 0 and 1 only.
-    epsilon, delta : with a target and ``correction="none"``, refuse to fit on fewer rows than its theorem needs to
-        promise error `epsilon`, for outcomes scaled to [0, 1], with probability 1 - `delta`.
+    epsilon, delta : with a target and ``correction="none"``, raise ValueError on fewer rows than its theorem needs for
+        error `epsilon`, for outcomes scaled to [0, 1], with probability 1 - `delta`.
     snapshots : forecasters kept, at uniformly random rounds. None: 16 for the mean and, in modes "sample" and "hash"
         with one pass, beside them the log of all rounds. A number: so many for every mode, and no log; no theorem
         covers them.
@@ -137,10 +137,10 @@ class SwapRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         """Fit on rows X and outcomes y; `progress` is called with numbers of rows done.
 
         `clusters` has the id of what each row belongs to, such as a patient: no cluster is split between folds.
-        scikit-learn calls it `groups`, the name by which metadata routing brings it.
+        scikit-learn's name for it, also in metadata routing, is `groups`.
         """
         with self._all_or_nothing():
-            self._fit(X, y, sample_weight, progress, one_of(clusters, groups))
+            self._fit(X, y, sample_weight, progress, clusters_or_groups(clusters, groups))
         return self
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Any, clusters: Any) -> None:
@@ -148,23 +148,23 @@ class SwapRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         X, y, sample_weight, clusters = in_memory(X, y=y, sample_weight=sample_weight, clusters=clusters)
         source, X = self._source(X, reset=True)
         clusters = cluster_codes(clusters, len(source))
-        found, weight = self._numbers(y, len(source)), self._weights(sample_weight, source)
+        outcomes, weight = self._numbers(y, len(source)), self._weights(sample_weight, source)
         if weight is not None and not (weight > 0.0).all():
-            X, found, clusters, weight = of_positive_weight(X, found, clusters, weight)
+            X, outcomes, clusters, weight = positive_weight_rows(X, outcomes, clusters, weight)
             source = self._reopen(X)
-        self._set_range(found)
-        targets = [self._scaled(found)]
-        scores = self._cross_fit(X, found, weight, clusters)
+        self._set_range(outcomes)
+        targets = [self._scaled(outcomes)]
+        scores = self._cross_fit(X, outcomes, weight, clusters)
         self._learn(source, targets, scores, weight=weight, progress=progress, clusters=clusters)
 
     def partial_fit(self, X: Any, y: ArrayLike, sample_weight: "ArrayLike | None" = None) -> Self:
-        """Go on with more rows. The first call fits; the range, scales, categories and the estimator stay as then."""
+        """Continue with more rows. The first call fits the range, scales, categories and the estimator for good."""
         if not hasattr(self, "models_"):
             return self.fit(X, y, sample_weight)
         source, X = self._source(X, reset=False)
-        found = self._numbers(y, len(source))
-        self._refuse_beyond(found, self.low_, self.high_)
-        self._learn_more(source, X, [self._scaled(found)], self._weights(sample_weight, source))
+        outcomes = self._numbers(y, len(source))
+        self._check_range(outcomes, self.low_, self.high_)
+        self._learn_more(source, X, [self._scaled(outcomes)], self._weights(sample_weight, source))
         return self
 
     def predict(self, X: Any) -> Array:
@@ -196,9 +196,9 @@ class SwapRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         column = outcome_column(y, rows, "number")
         if column.dtype.kind in "mM":
             raise ValueError(f"y: given {column.dtype}, expected numbers")
-        found = np.asarray(_check_y(column, y_numeric=True, estimator=self), np.float64)
-        assert_all_finite(found, input_name="y")
-        return found
+        numbers = np.asarray(_check_y(column, y_numeric=True, estimator=self), np.float64)
+        assert_all_finite(numbers, input_name="y")
+        return numbers
 
     def _set_range(self, y: Array) -> None:
         low = float(y.min() if self.low is None else self.low)
@@ -208,17 +208,17 @@ class SwapRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
             raise ValueError(f"range: given {low} to {high}, expected two finite numbers in increasing order{known}")
         if not np.isfinite(high - low):
             raise ValueError(f"range: given {low} to {high}, expected two numbers whose difference is finite")
-        self._refuse_beyond(y, low, high)
+        self._check_range(y, low, high)
         self.low_, self.high_ = low, high
 
-    def _refuse_beyond(self, y: Array, low: float, high: float) -> None:
+    def _check_range(self, y: Array, low: float, high: float) -> None:
         beyond = np.flatnonzero((y < low) | (y > high))
         if beyond.size:
             row = beyond[0]
             raise ValueError(f"y: given {y[row]} in row {row + 1}, expected a number from {low} to {high}")
 
     def _scaled(self, y: Array) -> Array:
-        """Return where outcomes, or predictions, which may lie beyond its ends, are in the range."""
+        """Return outcomes, or predictions, as shares of the range, clipped to [0, 1]."""
         return np.clip(self._span().share(y), 0.0, 1.0)
 
     def _span(self) -> Span:
@@ -227,8 +227,8 @@ class SwapRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
     def _scored(self, X: Any) -> Array:
         return self._as_scores(self.estimator_.predict(X))
 
-    def _as_scores(self, found: Any) -> Array:
-        scores = np.asarray(found, np.float64)
+    def _as_scores(self, predictions: Any) -> Array:
+        scores = np.asarray(predictions, np.float64)
         if scores.ndim > 2 or scores.shape[1:] not in ((), (1,)):
             raise ValueError(f"estimator: given predictions of shape {scores.shape}, expected one per row")
         return self._scaled(scores.reshape(-1, 1))

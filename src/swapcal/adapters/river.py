@@ -60,7 +60,7 @@ class LiveClassifier(base.MiniBatchClassifier):
 
     def predict_proba_one(self, x: Mapping[Any, Any], **kwargs: Any) -> dict[bool | str | int, float]:
         """Return {False: 1 - p, True: p} without changing anything."""
-        p = float(self._answers([_sorted(x)])[0])
+        p = float(self._probabilities([_sorted(x)])[0])
         return {False: 1.0 - p, True: p}
 
     def learn_one(self, x: Mapping[Any, Any], y: Any, **kwargs: Any) -> None:
@@ -69,14 +69,14 @@ class LiveClassifier(base.MiniBatchClassifier):
 
     def predict_proba_many(self, X: pd.DataFrame) -> pd.DataFrame:
         """Return a frame with the columns False and True."""
-        p = self._answers(X[sorted(X.columns, key=str)])
+        p = self._probabilities(X[sorted(X.columns, key=str)])
         return pd.DataFrame({False: 1.0 - p, True: p}, index=X.index)
 
     def learn_many(self, X: pd.DataFrame, y: pd.Series) -> None:
         """Learn the labels of many records in order: the same as `learn_one` row by row."""
         self.live.run(X[sorted(X.columns, key=str)], np.asarray(y, dtype=np.float64))
 
-    def _answers(self, records: Any) -> Any:
+    def _probabilities(self, records: Any) -> Any:
         forecast = self.live.preview(records)
         return forecast.p if self.issued else forecast.mean
 

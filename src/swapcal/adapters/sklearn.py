@@ -6,14 +6,14 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from swapcal.adapters.table_estimator import FEWEST_ROWS, TableEstimator, of_positive_weight  # names a missing extra
+from swapcal.adapters.table_estimator import FEWEST_ROWS, TableEstimator, positive_weight_rows  # names a missing extra
 
 # isort: split
 from sklearn.base import ClassifierMixin
 from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 
-from swapcal.adapters.table_estimator import cluster_codes, one_of, outcome_column, refuse_mixed
+from swapcal.adapters.table_estimator import cluster_codes, clusters_or_groups, outcome_column, refuse_mixed
 from swapcal.arrays import Array, Integers
 from swapcal.batch.mixture import to_simplex
 from swapcal.features.sources import Name
@@ -36,21 +36,21 @@ class SwapClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
     Parameters
     ----------
     estimator : a classifier with `predict_proba` whose probabilities are to be corrected; by default a logistic
-        regression of our own, with trees on top of it as `correction` says. Unless frozen, it is cross-fitted: the
+        regression of our own, with trees on top of it depending on `correction`. Unless frozen, it is cross-fitted: the
         engine sees its out-of-fold probabilities, and predictions use a copy fitted on all rows. Wrap a fitted one in
         `sklearn.frozen.FrozenEstimator` (or give ``cv="prefit"``) and fit on rows it has not seen.
     groups : columns (names of a data frame's, numbers of an array's) over whose categories and their intersections
         calibration matters most. Numbers with more than 16 values are cut into 8 parts.
-    contexts : other columns to look at; all by default, [] for none.
+    contexts : other columns to use; all by default, [] for none.
     mode : how `predict_proba` predicts. "mean": the mixture's mean, best log loss and Brier score, outside the swap
         theorem. "sample": one of all rounds' forecasters and one of its two levels, drawn for each row: the theorem's
         predictor. An integer `random_state` repeats the draws at every call. "hash": the same, drawn by a hash of the
-        row's value in `key`, or of all its values: a fixed function, and as "sample" where keys are distinct and say
-        nothing about outcomes; rows with one key share one draw, which the theorem does not cover.
+        row's value in `key`, or of all its values: a fixed function, and as "sample" where keys are distinct and
+        independent of outcomes; rows with one key share one draw, which the theorem does not cover.
     target : "adaptive" lets the levels refine themselves; "multicalibration", "omniprediction" and "agnostic" take the
         uniform grid of the respective theorem.
-    epsilon, delta : with a target and ``correction="none"``, refuse to fit on fewer rows than its theorem, at the
-        levels, ridge and start of this fit, needs to promise error `epsilon` with probability 1 - `delta`.
+    epsilon, delta : with a target and ``correction="none"``, raise ValueError on fewer rows than its theorem, at the
+        levels, ridge and start of this fit, needs for error `epsilon` with probability 1 - `delta`.
     snapshots : forecasters kept, at uniformly random rounds. None: 16 for the mean and, in modes "sample" and "hash"
         with one pass, beside them the log of all rounds, some 16·(coordinates + 2) bytes a row. A number: so many for
         every mode, and no log; their mean is unbiased, their errors are larger than those of all rounds, and no theorem
@@ -154,11 +154,11 @@ class SwapClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
         it is read in batches into memory, so let the query take a sample of what does not fit.
 
         `clusters` has the id of what each row belongs to, such as a patient: no cluster is split between folds, neither
-        of the estimator (`cv` may be a splitter by groups) nor of its correction. scikit-learn calls it `groups`, the
-        name by which metadata routing brings it: ``set_fit_request(groups=True)``.
+        of the estimator (`cv` may be a splitter by groups) nor of its correction. scikit-learn's
+        name for it, also in metadata routing, is `groups`: ``set_fit_request(groups=True)``.
         """
         with self._all_or_nothing():
-            self._fit(X, y, sample_weight, progress, clusters=one_of(clusters, groups))
+            self._fit(X, y, sample_weight, progress, clusters=clusters_or_groups(clusters, groups))
         return self
 
     def _fit(
@@ -169,12 +169,12 @@ class SwapClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
         source, X = self._source(X, reset=True)
         clusters = cluster_codes(clusters, len(source))
         labels, weight = self._labels(y, len(source)), self._weights(sample_weight, source)
-        self._refuse_unseen(classes)
-        self._refuse_few(labels)
+        self._check_announced(classes)
+        self._check_all_present(labels)
         if weight is not None and not (weight > 0.0).all():
-            X, labels, clusters, weight = of_positive_weight(X, labels, clusters, weight)
+            X, labels, clusters, weight = positive_weight_rows(X, labels, clusters, weight)
             source = self._reopen(X)
-            self._refuse_few(labels)
+            self._check_all_present(labels)
         scores = self._cross_fit(X, self.classes_[labels], weight, clusters)
         self._learn(source, self._targets(labels), scores, weight=weight, progress=progress, clusters=clusters)
 
@@ -185,21 +185,21 @@ class SwapClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
         classes: "ArrayLike | None" = None,
         sample_weight: "ArrayLike | None" = None,
     ) -> Self:
-        """Go on with more rows. The first call fits; scales, categories, the estimator and its correction stay as then.
+        """Continue with more rows. The first call fits scales, categories, the estimator and its correction for good.
 
-        The first rows must show all classes, whatever `classes` says: the correction needs them.
+        The first rows must have all classes, even with `classes`: the correction needs them.
         """
         if not hasattr(self, "models_"):
             with self._all_or_nothing():
                 self._fit(X, y, sample_weight, classes=classes)
             return self
         source, X = self._source(X, reset=False)
-        found = outcome_column(y, len(source), "class")
-        strange = found[~np.isin(found, self.classes_)]
-        if strange.size:
-            *others, last = map(repr, self.classes_.tolist())
-            raise ValueError(f"y: given class {strange.tolist()[0]!r}, expected {', '.join(others)} or {last}")
-        targets = self._targets(np.searchsorted(self.classes_, found))
+        labels = outcome_column(y, len(source), "class")
+        unknown = labels[~np.isin(labels, self.classes_)]
+        if unknown.size:
+            *first, last = map(repr, self.classes_.tolist())
+            raise ValueError(f"y: given class {unknown.tolist()[0]!r}, expected {', '.join(first)} or {last}")
+        targets = self._targets(np.searchsorted(self.classes_, labels))
         self._learn_more(source, X, targets, self._weights(sample_weight, source))
         return self
 
@@ -272,10 +272,10 @@ class SwapClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
         >>> round(total - why.mean, 12), bool(why.mean == model.predict_proba([[0.5, 1.0]])[0, 1])
         (0.0, True)
         """
-        found = self._explained(X)
-        if len(found) == 1:
-            return found[0]
-        return [dict(zip(self.classes_.tolist(), row, strict=True)) for row in zip(*found, strict=True)]
+        explanations = self._explained(X)
+        if len(explanations) == 1:
+            return explanations[0]
+        return [dict(zip(self.classes_.tolist(), row, strict=True)) for row in zip(*explanations, strict=True)]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -288,33 +288,33 @@ class SwapClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
         """Return each row's place among the classes."""
         if y is None:
             raise ValueError("This SwapClassifier estimator requires y to be passed, but the target y is None.")
-        found = outcome_column(y, rows, "class")
-        refuse_mixed(found)
-        assert_all_finite(found, input_name="y")
-        check_classification_targets(found)
-        self.classes_, labels = np.unique(found, return_inverse=True)
+        column = outcome_column(y, rows, "class")
+        refuse_mixed(column)
+        assert_all_finite(column, input_name="y")
+        check_classification_targets(column)
+        self.classes_, labels = np.unique(column, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"y: given one class only, {self.classes_.tolist()[0]!r}, expected two classes")
         return np.asarray(labels, np.int64)
 
-    def _refuse_few(self, labels: Integers) -> None:
+    def _check_all_present(self, labels: Integers) -> None:
         if len(labels) < FEWEST_ROWS or len(np.unique(labels)) < len(self.classes_):
             few = "one class only" if len(self.classes_) == 2 else "some classes only"
             raise ValueError(f"y: given {few} among rows of positive weight, expected {_count(len(self.classes_))}")
 
-    def _refuse_unseen(self, classes: "ArrayLike | None") -> None:
-        """Refuse classes that were announced and are not there, or are there without having been announced."""
+    def _check_announced(self, classes: "ArrayLike | None") -> None:
+        """Raise ValueError if a class of `classes` has no row, or a row's class is not among them."""
         if classes is None:
             return
-        named, found = np.asarray(classes).tolist(), self.classes_.tolist()
-        missing, strange = [c for c in named if c not in found], [c for c in found if c not in named]
+        named, present = np.asarray(classes).tolist(), self.classes_.tolist()
+        missing, unannounced = [c for c in named if c not in present], [c for c in present if c not in named]
         if missing:
             raise ValueError(f"y: given no row of class {missing[0]!r} in the first call, expected all classes")
-        if strange:
-            raise ValueError(f"y: given class {strange[0]!r}, expected one of classes={named}")
+        if unannounced:
+            raise ValueError(f"y: given class {unannounced[0]!r}, expected one of classes={named}")
 
     def _targets(self, labels: Integers) -> list[Array]:
-        """Return what each model is to forecast: whether the class is the second of two, or its own of many."""
+        """Return each model's target: whether the class is the second of two, or its own of many."""
         numbers = [1] if len(self.classes_) == 2 else range(len(self.classes_))
         return [np.asarray(labels == k, np.float64) for k in numbers]
 
@@ -324,8 +324,8 @@ class SwapClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
             raise ValueError(f"estimator: given one fitted for classes {known}, expected {list(self.classes_)}")
         return self._as_scores(self.estimator_.predict_proba(X), [known.index(name) for name in self.classes_])
 
-    def _as_scores(self, found: Any, order: "Sequence[int] | None" = None) -> Array:
-        scores, count = np.asarray(found, np.float64), len(self.classes_)
+    def _as_scores(self, predictions: Any, order: "Sequence[int] | None" = None) -> Array:
+        scores, count = np.asarray(predictions, np.float64), len(self.classes_)
         if scores.ndim != 2 or scores.shape[1] != count:
             raise ValueError(f"estimator: given probabilities of shape {scores.shape}, expected (rows, {count})")
         scores = scores if order is None else scores[:, order]

@@ -42,11 +42,11 @@ from swapcal.features.sources import HUGE, Name, Source, Sparse, columns_of, key
 from swapcal.tables.frame import Table, batches_of, cluster_ids, columns_from, in_memory, is_table, made_frame
 from swapcal.tables.values import is_missing
 
-# The outcomes of a fit: y as one column with a value in every row, whatever held it.
+# The outcomes of a fit: y as one column with a value in every row.
 
 
 def outcome_column(y: Any, rows: int, noun: str) -> AnyArray:
-    """Return y as an array of one value per row of X; `noun` is what a value is called.
+    """Return y as an array of one value per row of X; `noun` names a value in messages.
 
     Examples
     --------
@@ -56,17 +56,17 @@ def outcome_column(y: Any, rows: int, noun: str) -> AnyArray:
     ValueError: y: given None in row 3, expected a class
     """
     refuse_masked("y", y)
-    found: AnyArray = column_or_1d(_unspoilt(y), warn=True)
-    if len(found) != rows:
-        raise ValueError(f"y: given {len(found)} rows, expected {rows}, one per row of X")
-    missing = np.flatnonzero(_are_missing(found))
+    column: AnyArray = column_or_1d(_as_objects_if_mixed(y), warn=True)
+    if len(column) != rows:
+        raise ValueError(f"y: given {len(column)} rows, expected {rows}, one per row of X")
+    missing = np.flatnonzero(_are_missing(column))
     if missing.size:
-        raise ValueError(f"y: given {found[missing[0]]} in row {missing[0] + 1}, expected a {noun}")
-    return found
+        raise ValueError(f"y: given {column[missing[0]]} in row {missing[0] + 1}, expected a {noun}")
+    return column
 
 
-def one_of(clusters: Any, groups: Any) -> Any:
-    """Return the clusters, which scikit-learn calls groups."""
+def clusters_or_groups(clusters: Any, groups: Any) -> Any:
+    """Return the clusters, given under this name or scikit-learn's, groups. Raises ValueError if both are given."""
     if clusters is not None and groups is not None:
         raise ValueError("clusters: given with groups, which is scikit-learn's name for them, expected one of the two")
     return groups if clusters is None else clusters
@@ -83,14 +83,14 @@ def cluster_codes(clusters: Any, rows: int) -> "Integers | None":
     if clusters is None:
         return None
     refuse_masked("clusters", clusters)
-    found = cluster_ids("clusters", clusters, rows)
-    if len(found.names) < 2:
+    categories = cluster_ids("clusters", clusters, rows)
+    if len(categories.names) < 2:
         raise ValueError("clusters: given one only, expected at least two")
-    return found.codes.astype(np.int64)
+    return categories.codes.astype(np.int64)
 
 
 def refuse_mixed(y: AnyArray) -> None:
-    """Refuse texts among other values: they have no order, and 1 is not "1"."""
+    """Raise ValueError for texts among other values: they have no order, and 1 is not "1"."""
     if y.dtype.kind != "O":
         return
     texts = np.array([isinstance(value, str) for value in y], bool)
@@ -99,8 +99,8 @@ def refuse_mixed(y: AnyArray) -> None:
         raise ValueError(f"y: given {y[row]!r} in row {row + 1} after {y[0]!r}, expected classes of one type")
 
 
-def _unspoilt(y: Any) -> Any:
-    """Return a list of texts and others as objects: numpy alone would make words of all."""
+def _as_objects_if_mixed(y: Any) -> Any:
+    """Return a list of texts and other values as objects: numpy alone would turn all into text."""
     if not isinstance(y, list | tuple):
         return y
     texts = sum(isinstance(value, str) for value in y)
@@ -169,12 +169,12 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
             raise AttributeError(f"model_: given a {type(self).__name__} that is not fitted, expected one that is")
         if len(self.models_) > 1:
             raise AttributeError(f"model_: given {len(self.models_)} classes, expected two; models_ has one for each")
-        found: Model = self.models_[0]
-        return found
+        model: Model = self.models_[0]
+        return model
 
     @property
     def correction_(self) -> str:
-        """How the score was corrected: "linear", "trees" or "none"; what "auto" means depends on what is installed."""
+        """How the score was corrected: "linear", "trees" or "none"; "auto" depends on the packages installed."""
         check_is_fitted(self)
         return str(self.models_[0].settings.correction)
 
@@ -198,8 +198,8 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         """Return how much each column moves the predictions of the rows of X: the mean of its |contribution|.
 
         The contributions are those of `explain`, on the scale of the predictions; largest first, of several classes
-        class by class. They describe this model on these rows. They are not effects: of two columns that say the same,
-        the model may use either, and changing a column in the world need not change the outcome.
+        class by class. They describe this model on these rows. They are not effects: of two columns with the same
+        information the model may use either, and changing a column in reality need not change the outcome.
 
         Parameters
         ----------
@@ -207,21 +207,21 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         backend : "pandas", "polars", "pyarrow", or "dict" for a dict of lists
         """
         width = self._outcomes()[1] - self._outcomes()[0]
-        found: list[dict[str, Any]] = []
+        lines: list[dict[str, Any]] = []
         for label, (attribution, rows, scores) in zip(self._labelled(), self._attributions(X), strict=True):
             mean = width * np.abs(attribution.contributions(rows, scores).amounts).mean(axis=0)
             for place in np.argsort(-mean, kind="stable").tolist():
                 column = attribution.columns[place]
-                found.append(label | {"column": column.name, "kind": column.kind, "importance": float(mean[place])})
+                lines.append(label | {"column": column.name, "kind": column.kind, "importance": float(mean[place])})
         names = [*(self._labelled()[0]), "column", "kind", "importance"]
-        return made_frame(columns_from(found, names), backend)
+        return made_frame(columns_from(lines, names), backend)
 
     def _labelled(self) -> list[dict[str, Any]]:
-        """Return what tells the models' lines of a table apart: nothing where there is one model."""
+        """Return the columns that distinguish the models' lines of a table: none where there is one model."""
         return [{}] if len(self.models_) == 1 else [{"class": name} for name in self.classes_.tolist()]
 
     def _attributions(self, X: Any) -> "list[tuple[Attribution, EncodedTable, Array | None]]":
-        """Return for each model what explains it, and the rows and scores as it sees them."""
+        """Return for each model its attribution, and the rows and scores as it reads them."""
         source, scores = self._opened(X)
         columns = [None] * len(self.models_) if scores is None else np.ascontiguousarray(scores.T)
         return [
@@ -277,7 +277,7 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
-        """Leave what was fitted before as it was if something goes wrong."""
+        """Restore the earlier fit if an exception is raised."""
         before = dict(vars(self))
         try:
             yield
@@ -295,7 +295,7 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         return None if names is None else named(role, names)
 
     def _source(self, X: Any, *, reset: bool) -> tuple[Source, Any]:
-        """Return X as columns to read and as the estimator wants it, after scikit-learn's checks."""
+        """Return X as a source of columns and as the estimator takes it, after scikit-learn's checks."""
         source, X = self._checked(X, reset=reset)
         for role in ("groups", "contexts") if reset else ():
             for name in self._listed(role) or ():
@@ -311,7 +311,7 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         refuse_masked("X", X)
         if _has_names(X) and (reset or self._is_named()):
             if reset:
-                _refuse_nothing(X)
+                _check_not_empty(X)
             validate_data(self, X, reset=reset, skip_check_array=True)
             return _table(X), X
         least = FEWEST_ROWS if reset else 1
@@ -325,7 +325,7 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         return Table(dict(zip(self.feature_names_in_.tolist(), dense.T, strict=True))), array
 
     def _is_named(self) -> bool:
-        """Tell whether the fit had names of columns; scikit-learn keeps them if they are Python's own texts."""
+        """Return whether the fit had names of columns; scikit-learn keeps them if they are of type str."""
         columns = self.models_[0].features.columns
         return hasattr(self, "feature_names_in_") or any(isinstance(column.name, str) for column in columns)
 
@@ -341,7 +341,7 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         weight = _check_sample_weight(sample_weight, np.empty((len(source), 1)), dtype=np.float64)
         if (weight < 0.0).any() or not weight.any():
             raise ValueError(f"sample_weight: given a smallest of {weight.min()}, expected none negative, not all zero")
-        return _of_fair_size(np.asarray(weight, np.float64))
+        return _rescaled(np.asarray(weight, np.float64))
 
     def _cross_fit(self, X: Any, y: Any, weight: "Array | None", clusters: "Integers | None" = None) -> "Array | None":
         """Fit the estimator unless it is; return scores (n, models) of rows it was not fitted on."""
@@ -360,9 +360,11 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         extra = {"sample_weight": weight} if weighted else {}
         params = {"params": extra} if extra else {}
         cv = self._splits(X, y, clusters)
-        honest = cross_val_predict(clone(self.estimator), X, y, cv=cv, method=self.METHOD, n_jobs=self.n_jobs, **params)
+        held_out = cross_val_predict(
+            clone(self.estimator), X, y, cv=cv, method=self.METHOD, n_jobs=self.n_jobs, **params
+        )
         self.estimator_ = clone(self.estimator).fit(X, y, **extra)
-        return self._as_scores(honest)
+        return self._as_scores(held_out)
 
     def _splits(self, X: Any, y: Any, clusters: "Integers | None") -> Any:
         """Return the folds of the estimator: a number of them keeps clusters whole, a splitter gets them as groups."""
@@ -379,7 +381,7 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         """Return the scores of the estimator inside, which never sees the key."""
         raise NotImplementedError
 
-    def _as_scores(self, found: Any) -> Array:
+    def _as_scores(self, predictions: Any) -> Array:
         raise NotImplementedError
 
     def _learn(self, source: Source, targets: "Sequence[Array]", scores: "Array | None", **known: Any) -> None:
@@ -400,7 +402,7 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
             ]
 
     def _contexts_of(self, source: Source) -> "list[Name] | None":
-        """Return the columns to look at: never the key."""
+        """Return the columns to use, without the key."""
         named = self._listed("contexts")
         if named is not None or self.key is None:
             return named
@@ -409,7 +411,7 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
     def _learn_more(self, source: Source, X: Any, targets: "Sequence[Array]", weight: "Array | None") -> None:
         scores, rows = self._scores(X), len(source)
         for column in () if scores is None else scores.T:
-            probabilities(column)  # refused before any of several models has learned
+            probabilities(column)  # raises before any of several models has learned
         weight = np.ones(rows) if weight is None else weight * (rows / weight.sum())
         for k, (model, y) in enumerate(zip(self.models_, targets, strict=True)):
             model.learn_more(source, y, None if scores is None else np.ascontiguousarray(scores[:, k]), weight)
@@ -418,7 +420,7 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         if not hasattr(self, "models_"):
             raise NotFittedError(f"This {type(self).__name__} instance is not fitted yet. Call 'fit' first.")
         # The checks below cost more than a prediction; an array or a row that cannot fail them skips them.
-        if self._is_plain(X):
+        if self._is_float_array(X):
             X = np.ascontiguousarray(X)
             return X, self._scores(X)
         row = self._one_row(X)
@@ -427,12 +429,12 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         source, checked = self._source(X, reset=False)
         return source, self._scores(checked)
 
-    def _is_plain(self, X: Any) -> bool:
-        plain = type(X) is np.ndarray and X.ndim == 2 and X.dtype == np.float64 and len(X) > 0
-        return plain and X.shape[1] == self.n_features_in_ and not hasattr(self, "feature_names_in_")
+    def _is_float_array(self, X: Any) -> bool:
+        is_floats = type(X) is np.ndarray and X.ndim == 2 and X.dtype == np.float64 and len(X) > 0
+        return is_floats and X.shape[1] == self.n_features_in_ and not hasattr(self, "feature_names_in_")
 
     def _one_row(self, X: Any) -> "EncodedTable | None":
-        """Return the encoded row of a frame that has one only, the columns of the fit, and plain values in them."""
+        """Return the encoded row of a frame with one row, the columns of the fit and ordinary values, else None."""
         if self.mode != "mean" or not hasattr(self, "feature_names_in_") or not self._encode_alike():
             return None
         library, names = type(X).__module__.partition(".")[0], self.feature_names_in_.tolist()
@@ -441,17 +443,17 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         columns, values = ROW_OF[library](X)
         if columns != names:
             return None
-        found: EncodedTable | None = self.models_[0].features.encode_record(dict(zip(names, values, strict=True)))
-        return found
+        encoded: EncodedTable | None = self.models_[0].features.encode_record(dict(zip(names, values, strict=True)))
+        return encoded
 
     def _predicted(self, X: Any) -> Array:
         """Return (n, models) predictions in [0, 1], by `mode`; a lazy table's, batch by batch."""
-        many = batches_of(X) if self.mode != "sample" else None  # whose draws follow the rows of one call
+        many = batches_of(X) if self.mode != "sample" else None  # its draws follow the rows of one call
         if many is not None:
-            found = [self._predicted(rows) for rows in many]
-            if not found:
+            parts = [self._predicted(rows) for rows in many]
+            if not parts:
                 raise ValueError("rows: given none, expected at least one")
-            return np.concatenate(found)
+            return np.concatenate(parts)
         if self._mode() != "mean":
             return np.column_stack([issued.p for issued in self._issued(X)])
         source, scores = self._opened(X)
@@ -463,11 +465,11 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         return columns[0][:, None] if len(columns) == 1 else np.column_stack(columns)
 
     def _encode_alike(self) -> bool:
-        """Tell whether the models of all classes encode a row alike: what a rare text is worth is each one's own."""
+        """Return whether the models of all classes encode a row alike: offsets of texts differ between models."""
         return len(self.models_) == 1 or not any(model.features.rated for model in self.models_)
 
     def _coded(self, source: "Source | EncodedTable") -> "list[EncodedTable]":
-        """Return the rows as each model sees them."""
+        """Return the rows as each model reads them."""
         if isinstance(source, EncodedTable):
             return [source] * len(self.models_)
         if self._encode_alike():
@@ -498,10 +500,10 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _warn_of_snapshots(self) -> None:
         if self.snapshots is None and not self.models_[0].settings.log:
-            kept = self.models_[0].settings.snapshots
+            count = self.models_[0].settings.snapshots
             warnings.warn(
-                f"mode: given {self.mode!r}, but only {kept} snapshots were kept, which no theorem covers; fit in this "
-                "mode, in one pass, to keep all rounds, or give snapshots= if these are meant",
+                f"mode: given {self.mode!r}, but only {count} snapshots were kept, which no theorem covers; fit in "
+                "this mode, in one pass, to keep all rounds, or give snapshots= if these are meant",
                 stacklevel=4,
             )
 
@@ -517,25 +519,25 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
 
 @cache
 def _blas() -> ThreadpoolController:
-    """Return what keeps BLAS to one thread while a model is fitted.
+    """Return the controller that keeps BLAS to one thread while a model is fitted.
 
-    Its matrices are small, and where others use the cores, threads wait for each other a hundred times as long as they
-    work.
+    Its matrices are small, and where other processes use the cores, threads wait for each other a hundred times as long
+    as they work.
     """
     return ThreadpoolController()
 
 
-def of_positive_weight(
+def positive_weight_rows(
     X: Any, y: AnyArray, clusters: "Integers | None", weight: Array
 ) -> "tuple[Any, AnyArray, Integers | None, Array]":
-    """Return the rows that count."""
-    kept = np.flatnonzero(weight > 0.0)
-    some = None if clusters is None else cluster_codes(clusters[kept], len(kept))
-    return _safe_indexing(X, kept), y[kept], some, weight[kept]
+    """Return the rows of positive weight."""
+    positive = np.flatnonzero(weight > 0.0)
+    some = None if clusters is None else cluster_codes(clusters[positive], len(positive))
+    return _safe_indexing(X, positive), y[positive], some, weight[positive]
 
 
-def _of_fair_size(weight: Array) -> Array:
-    """Return weights whose sum, and its inverse, are numbers; only their ratios matter."""
+def _rescaled(weight: Array) -> Array:
+    """Return weights scaled so that their sum and its inverse are finite; only their ratios matter."""
     largest = float(weight.max())
     if 1 / HUGE < largest < HUGE:
         return weight
@@ -543,11 +545,11 @@ def _of_fair_size(weight: Array) -> Array:
 
 
 def _has_names(X: Any) -> bool:
-    """Say whether X is a data frame whose columns are named by strings; others are read as arrays."""
+    """Return whether X is a data frame whose columns are named by strings; others are read as arrays."""
     return not isinstance(X, dict) and is_table(X) and all(isinstance(name, str) for name in Table(X).columns)
 
 
-def _refuse_nothing(X: Any) -> None:
+def _check_not_empty(X: Any) -> None:
     rows, columns = len(X), len(Table(X).columns)
     if rows < FEWEST_ROWS or columns < 1:
         raise ValueError(
@@ -561,7 +563,7 @@ def _table(X: Any) -> Table:
         return Table(X)
     lists = nw.from_native(X, eager_only=True).to_dict(as_series=False)
     if any(isinstance(value, bool | np.bool_) for values in lists.values() for value in values):
-        return Table(X)  # libraries disagree on how a truth value is spelt
+        return Table(X)  # libraries spell truth values differently
     return Table({name: _array(values) for name, values in lists.items()})
 
 

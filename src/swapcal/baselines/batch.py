@@ -99,13 +99,13 @@ class HKRR:
         b = self._bucket(p)
         mass, gap = np.zeros((G.shape[1], self.buckets)), np.zeros((G.shape[1], self.buckets))
         self._count(mass, gap, G, b, y - p, 1.0)
-        while len(self.patches) < self.most and (found := self._worst(mass, gap, len(y))) is not None:
-            rows = np.flatnonzero(G[:, found.group] * (b == found.bucket))
+        while len(self.patches) < self.most and (patch := self._worst(mass, gap, len(y))) is not None:
+            rows = np.flatnonzero(G[:, patch.group] * (b == patch.bucket))
             self._count(mass, gap, G[rows], b[rows], y[rows] - p[rows], -1.0)
-            p[rows] = np.clip(p[rows] + found.shift, 0.0, 1.0)
+            p[rows] = np.clip(p[rows] + patch.shift, 0.0, 1.0)
             b[rows] = self._bucket(p[rows])
             self._count(mass, gap, G[rows], b[rows], y[rows] - p[rows], 1.0)
-            self.patches.append(found)
+            self.patches.append(patch)
         return self
 
     def predict(self, p: ArrayLike, X: ArrayLike) -> Array:
@@ -254,13 +254,13 @@ class LSBoost:
         return f / self.levels
 
     def _learn(self, f: Places, X: Array, y: Array) -> dict[int, Regression]:
-        found: dict[int, Regression] = {}
+        regressions: dict[int, Regression] = {}
         for level in np.unique(f):
             here = f == level
             if here.sum() >= self.smallest:
                 blank = Linear() if self.learner == "linear" else tree()
-                found[int(level)] = blank.fit(X[here], y[here])
-        return found
+                regressions[int(level)] = blank.fit(X[here], y[here])
+        return regressions
 
     def _apply(self, round_: dict[int, Regression], f: Places, X: Array) -> Places:
         moved = f.copy()

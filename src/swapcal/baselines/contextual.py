@@ -28,20 +28,20 @@ class GargIto(OnlineBaseline):
     N + 1 levels i/N, each with an online linear regression of y on x. A level i evaluates its regression, the wish w_i,
     and moves to the level nearest to it: a map of levels into themselves. One of its cycles is taken (the one reached
     from the level played last), a level j of the cycle is drawn uniformly, its image, again uniform on the cycle, is
-    issued, and regression j, the one asked, learns the label with weight 1.
+    issued, and regression j, the one queried, learns the label with weight 1.
 
-    Guarantee, reconstructed: asked and issued level have the same distribution P_t, so in expectation comparing the
-    issued level with f_issued equals comparing it with f_asked, and
+    Guarantee, reconstructed: queried and issued level have the same distribution P_t, so in expectation comparing the
+    issued level with f_issued equals comparing it with f_queried, and
 
         E SReg ≤ T/N + Σ_j [λB² + d ln(1 + n_j/(λd))] + O(√(N T log T)) = Õ(T/N + N√T):
 
     rounding to the nearest level costs at most 2·1/(2N) a round, the regressions have logarithmic regret on the rounds
-    they were asked, and the last term is the deviation between asked and issued rounds, uniformly over comparators. The
-    default N = T^{1/4} balances the stated T/N + N√T.
+    that query them, and the last term is the deviation between queried and issued rounds, uniformly over comparators.
+    The default N = T^{1/4} balances the stated T/N + N√T.
 
     Assumed, where only the guarantee is known: ridge regression as the oracle, started from the constant 2z_j e_1;
     deterministic rounding to the nearest level; the cycle chosen through the last level played. A variant that walks
-    on from the last level by a single step, without closing the cycle, has no such proof: asked and issued level then
+    on from the last level by a single step, without closing the cycle, has no such proof: queried and issued level then
     have different distributions.
 
     Examples
@@ -163,21 +163,19 @@ class GroupMulticalibration(OnlineBaseline):
         return blank
 
     def _features(self, X: Array) -> Array:
-        found = self._memberships(X)
-        if found.shape[1] > self._cells.seen.shape[1]:
-            raise ValueError(
-                f"groups: given {found.shape[1]} memberships, expected at most {self._cells.seen.shape[1]}"
-            )
-        return found
+        G = self._memberships(X)
+        if G.shape[1] > self._cells.seen.shape[1]:
+            raise ValueError(f"groups: given {G.shape[1]} memberships, expected at most {self._cells.seen.shape[1]}")
+        return G
 
     def _memberships(self, X: Array) -> Array:
-        found = np.ascontiguousarray(self._groups(X), dtype=np.float64)
-        if found.ndim != 2 or len(found) != len(X):
-            raise ValueError(f"groups: given memberships of shape {found.shape}, expected ({len(X)}, number of groups)")
-        bad = ~((found >= 0.0) & (found <= 1.0))
+        G = np.ascontiguousarray(self._groups(X), dtype=np.float64)
+        if G.ndim != 2 or len(G) != len(X):
+            raise ValueError(f"groups: given memberships of shape {G.shape}, expected ({len(X)}, number of groups)")
+        bad = ~((G >= 0.0) & (G <= 1.0))
         if bad.any():
-            raise ValueError(f"groups: given membership {found[bad][0]}, expected numbers in [0, 1]")
-        return found
+            raise ValueError(f"groups: given membership {G[bad][0]}, expected numbers in [0, 1]")
+        return G
 
 
 # Okoroafor et al.: omniprediction at the rate of a single loss.

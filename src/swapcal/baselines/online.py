@@ -46,7 +46,7 @@ NO_ENGINE: Any = None
 
 
 def file_of(name: str, system: int) -> archive.Kind:
-    """Return what the file of a system's class holds, and where its kernel may be led by it."""
+    """Return the settings and arrays in the file of a system, with bounds of the indices that its kernel follows."""
 
     def fields(settings: Settings, shapes: Shapes) -> dict[str, Field]:
         levels, grouped = max(shapes["z"][0], 1 if system == GROUPS else 2), system == GROUPS
@@ -105,11 +105,11 @@ class OnlineBaseline(Player):
         return root(self._horizon, 3)
 
     def _allocate(self, n: int) -> BaselineState:
-        """Return the memory of a system that has seen nothing, on N + 1 uniform levels."""
+        """Return the memory of a system before its first row, on N + 1 uniform levels."""
         return cells(grid.uniform(n), self.SYSTEM, self._seed, width=padded(self._dim))
 
     def _features(self, X: Array) -> Array:
-        """Return what the system reads of contexts, shape (n, at most the width of its memory)."""
+        """Return the features of contexts that the system reads, shape (n, at most the width of its memory)."""
         return X
 
     @property

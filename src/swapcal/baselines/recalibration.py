@@ -24,20 +24,20 @@ class Isotonic:
     """
 
     def __init__(self) -> None:
-        self._at, self._says = np.array([0.0, 1.0]), np.array([0.0, 1.0])
+        self._at, self._values = np.array([0.0, 1.0]), np.array([0.0, 1.0])
 
     def fit(self, p: ArrayLike, y: ArrayLike) -> Self:
         """Learn from scores (n,) in [0, 1] and outcomes (n,)."""
         scores, back = np.unique(np.asarray(p, dtype=np.float64), return_inverse=True)
         weight = np.bincount(back).astype(np.float64)
         means = np.bincount(back, weights=np.asarray(y, dtype=np.float64)) / weight
-        self._at, self._says = scores, np.clip(isotonic_regression(means, weights=weight).x, 0.0, 1.0)
+        self._at, self._values = scores, np.clip(isotonic_regression(means, weights=weight).x, 0.0, 1.0)
         return self
 
     def predict(self, p: ArrayLike) -> Array:
         """Return recalibrated scores (n,)."""
-        said: Array = np.interp(np.asarray(p, dtype=np.float64), self._at, self._says)
-        return said
+        scores: Array = np.interp(np.asarray(p, dtype=np.float64), self._at, self._values)
+        return scores
 
     def __repr__(self) -> str:
         return f"Isotonic({len(self._at):,} scores)"
@@ -66,8 +66,8 @@ class Sigmoid:
 
     def predict(self, p: ArrayLike) -> Array:
         """Return recalibrated scores (n,)."""
-        said: Array = expit(_design(p) @ self._b)
-        return said
+        probabilities: Array = expit(_design(p) @ self._b)
+        return probabilities
 
     def __repr__(self) -> str:
         return f"Sigmoid(log-odds {self._b[0]:+.3g} {self._b[1]:+.3g} × those of the score)"
@@ -100,8 +100,8 @@ class LogisticRegression:
 
     def predict(self, p: ArrayLike, X: ArrayLike) -> Array:
         """Return probabilities (n,)."""
-        said: Array = expit(np.column_stack([_design(p), np.asarray(X, dtype=np.float64)]) @ self._b)
-        return said
+        probabilities: Array = expit(np.column_stack([_design(p), np.asarray(X, dtype=np.float64)]) @ self._b)
+        return probabilities
 
     def __repr__(self) -> str:
         return f"LogisticRegression({len(self._b) - 2:,} columns beside the score)"
@@ -111,9 +111,9 @@ def _newton(X: Array, y: Array, start: Array, penalty: Array) -> Array:
     """Minimise the log loss plus Σ penalty·(b − start)²/2."""
     b = start.copy()
     for _ in range(STEPS):
-        said = expit(X @ b)
-        gradient = X.T @ (said - y) + penalty * (b - start)
-        curvature = (X * (said * (1.0 - said))[:, None]).T @ X + np.diag(penalty)
+        p = expit(X @ b)
+        gradient = X.T @ (p - y) + penalty * (b - start)
+        curvature = (X * (p * (1.0 - p))[:, None]).T @ X + np.diag(penalty)
         step = np.linalg.solve(curvature, gradient)
         b = b - step / max(1.0, float(np.abs(step).max()))
         if np.abs(step).max() < 1e-9:

@@ -66,8 +66,8 @@ def _places(features: FittedEncoder, codes: int, columns: "range | list[int]", w
     return places, width
 
 
-def _pair_places(found: Integers, pairs: list[tuple[int, int]], codes: int, width: int) -> tuple[Integers, int]:
-    counts, columns = np.zeros((len(pairs), codes, codes), np.int64), np.ascontiguousarray(found.T) + 1  # 0: missing
+def _pair_places(coded: Integers, pairs: list[tuple[int, int]], codes: int, width: int) -> tuple[Integers, int]:
+    counts, columns = np.zeros((len(pairs), codes, codes), np.int64), np.ascontiguousarray(coded.T) + 1  # 0: missing
     for q, (a, b) in enumerate(pairs):
         both = np.bincount(columns[a] * (codes + 1) + columns[b], minlength=(codes + 1) ** 2)
         counts[q] = both.reshape(codes + 1, codes + 1)[1:, 1:]
@@ -79,8 +79,8 @@ def _pair_places(found: Integers, pairs: list[tuple[int, int]], codes: int, widt
 
 
 @dataclass(frozen=True)
-class Listed:
-    """The rows' regressors, of which most are 0: kept is which ones are not."""
+class SparseRegressors:
+    """The rows' regressors, most of which are 0; only the others are stored."""
 
     design: Design
     width: int
@@ -88,8 +88,8 @@ class Listed:
     rows: EncodedTable
     evenness: float = 1.0
     """Effective sample size of the weighted rows, as a share of their number."""
-    others: int = 1
-    """How many folds there are besides each."""
+    other_folds: int = 1
+    """Number of folds besides each one."""
 
     @cached_property
     def _spots(self) -> Spots:
@@ -114,17 +114,17 @@ class Listed:
     def square(self, index: Integers, c: Array) -> Array:
         """Return the lower triangle of Σ c f fᵀ over the rows of a fold.
 
-        Of many rows only the diagonal, on which categories that are rare depend, is exact; what is beside it comes from
-        every so many of them, enough for steps that lead to the same place: of all of them where few have most weight.
+        With many rows only the diagonal, on which rare categories depend, is exact. The other entries come from every
+        so many rows, enough for the same solution; from all rows where few have most of the weight.
         """
-        every = max(1, round(self.evenness * self.others * len(index)) // ENOUGH_TO_STEP)
-        found = self._square(index[::every], np.ascontiguousarray(c[::every]))
+        every = max(1, round(self.evenness * self.other_folds * len(index)) // ENOUGH_TO_STEP)
+        gram = self._square(index[::every], np.ascontiguousarray(c[::every]))
         if every > 1:
-            seen, whole = found.diagonal(), self.diagonal(index, c)
-            up = np.sqrt(np.divide(whole, seen, out=np.zeros(self.width), where=seen > 0.0))
-            found *= up[:, None] * up
-            np.fill_diagonal(found, whole)
-        return found
+            seen, exact = gram.diagonal(), self.diagonal(index, c)
+            up = np.sqrt(np.divide(exact, seen, out=np.zeros(self.width), where=seen > 0.0))
+            gram *= up[:, None] * up
+            np.fill_diagonal(gram, exact)
+        return gram
 
     def _square(self, index: Integers, c: Array) -> Array:
         design, room, out = self.design, blank_listing(self.design, self._spots), np.zeros((self.width, self.width))
@@ -144,7 +144,7 @@ class Listed:
         return np.asarray((sums[0] * self._sizes**2)[:-1])
 
     def written_out(self) -> Array:
-        """Return all of them, zeros too: (n, width)."""
+        """Return all regressors, zeros too: (n, width)."""
         out, everyone = np.zeros((len(self.given), self.width + 1)), np.arange(len(self.given))[:, None]
         out[:, 0], out[:, 1] = 1.0, self.given
         out[:, 2 : 2 + len(self.design.knots)] = np.maximum(0.0, self.given[:, None] - self.design.knots)
@@ -155,17 +155,17 @@ class Listed:
 
 
 @dataclass(frozen=True)
-class Turned:
-    """The same of rows in an orthonormal basis of all of them, (n, n): nothing is 0 there."""
+class RotatedRegressors:
+    """The regressors in an orthonormal basis of the rows, (n, n), where none is 0."""
 
     F: Array
 
     def dots(self, index: Integers, B: Array) -> Array:
-        """Return (lines, rows), as of `Listed`."""
+        """Return (lines, rows), as of `SparseRegressors`."""
         return np.asarray(B @ self.F[index].T)
 
     def pull(self, index: Integers, R: Array) -> Array:
-        """Return (lines, width), as of `Listed`."""
+        """Return (lines, width), as of `SparseRegressors`."""
         return np.asarray(R @ self.F[index])
 
     def square(self, index: Integers, c: Array) -> Array:
@@ -176,42 +176,40 @@ class Turned:
 # Correction: a ridge-penalised logistic regression around a given score, pooled over all levels.
 #
 # The engine learns one regression per level. What is common to all levels (a group that is always overestimated, a
-# slope
-# that is always too steep) is learned faster from all rows at once; the engine then starts from the corrected score
-# and
-# departs from it where the levels disagree.
+# slope that is always too steep) is learned faster from all rows at once; the engine then starts from the corrected
+# score and departs from it where the levels disagree.
 
 SMALL = 4000
 """Rows on which Newton starts; a step or two on all rows then suffice."""
 MOST_STEPS, MORE_STEPS = 12, 2
-"""Of Newton, and further ones after the first to where it would be without a fold."""
+"""Newton steps for all rows, and further ones after the first for the solution without a fold."""
 ROUGHLY, EXACTLY = 1e-3, 1e-5
 """Decrease of the loss, relative, at which Newton stops: for a start, and where it ends.
 
 Below the second, further steps move predictions by less than their noise.
 """
 FAST = 0.25
-"""What a step may promise of what the one before did, for the Hessian to be kept."""
+"""The Hessian is kept if a step's predicted decrease is at most this share of the one before."""
 LEAST_CURVATURE = 1e-6
 """Of a row: keeps the Hessian definite when the score is certain."""
 LOGIT_LIMIT = 12.0
 ROUNDING = 1e-6
-"""By how much a score, which may have been single precision, may lie outside of [0, 1]."""
+"""How far a score, perhaps of single precision, may lie outside of [0, 1]."""
 PENALTIES = (1.0, 4.0, 16.0, 64.0, 256.0, 1024.0)
 FIRST_PENALTY = 16.0
-"""Where all penalties' solutions are reached from by one step."""
+"""The penalty from whose solution those of all others are reached by one step."""
 ENOUGH = 5000
 """Rows that suffice to choose among penalties, which are far apart."""
-DOUBT = 1.5
+MARGIN = 1.5
 """Standard errors by which the out-of-fold loss must fall below that of a given score before it is corrected.
 
 Without it a perfect score lost 0.8 % of its log loss on 100 rows and 0.6 % on 300. With 1 standard error 5 of 60 fits
 on 300 or 1,000 rows of six numbers lost more than 0.1 %, with 1.5 none; on three tables it made no difference.
-A score of our own making, left out fold by fold, has seen the other folds' labels: what corrects it seems to do worse
-than it does, so that no such margin is required there (`NONE`).
+A score made here, out of fold, has seen the other folds' labels: its corrections seem worse than they are, so that no
+margin is required there (`NO_MARGIN`).
 """
-NONE = -np.inf
-SURELY = 10.0
+NO_MARGIN = -np.inf
+SLOPE_MARGIN = 10.0
 """Standard errors by which a group's slope must be off after a correction for another one to be put on top.
 
 A group in which the features work the other way round needs a slope on the corrected log-odds, not on the given
@@ -241,9 +239,9 @@ def losses(logits: Array, y: Array) -> Array:
     return np.asarray(np.log1p(np.exp(-np.abs(logits))) + np.maximum(logits, 0.0) - y * logits)
 
 
-def believed(gain: Array, doubt: float) -> bool:
-    """Tell whether the mean of the rows' gains is above 0 by so many standard errors."""
-    return doubt == NONE or bool(gain.mean() > doubt * gain.std() / np.sqrt(len(gain)))
+def is_significant(gain: Array, margin: float) -> bool:
+    """Return whether the mean of the rows' gains is above 0 by `margin` standard errors."""
+    return margin == NO_MARGIN or bool(gain.mean() > margin * gain.std() / np.sqrt(len(gain)))
 
 
 def left_out(without: Array, folds: Integers) -> Array:
@@ -258,12 +256,12 @@ def slopes_off(rows: EncodedTable, groups: list[int], logits: Array, y: Array, w
     """
     p, far = expit(logits), logits - np.average(logits, weights=weight)
     error, variance = weight * (y - p) * far, weight**2 * p * (1.0 - p) * far**2
-    found = [0.0]
+    deviations = [0.0]
     for column in groups:
         codes = rows.codes[:, column] + 1  # -1 is no group
         pull, spread = np.bincount(codes, error)[1:], np.bincount(codes, variance)[1:]
-        found.append(float(np.max(np.abs(pull) / np.sqrt(np.maximum(spread, LEAST_CURVATURE)), initial=0.0)))
-    return max(found)
+        deviations.append(float(np.max(np.abs(pull) / np.sqrt(np.maximum(spread, LEAST_CURVATURE)), initial=0.0)))
+    return max(deviations)
 
 
 class ScoreMoments(NamedTuple):
@@ -311,12 +309,12 @@ class Correction:
         y: Array,
         weight: Array,
         folds: Integers,
-        doubt: float = DOUBT,
+        margin: float = MARGIN,
     ) -> tuple["Correction", Array]:
         """Return the correction, and for every fold all rows' log-odds without the rows of the fold: (folds, n).
 
         min over b of Σ w [log(1 + exp⟨b,f⟩) - y⟨b,f⟩] + ½λ‖b - e_1‖², by Newton; λ is the one with the least
-        out-of-fold loss, or infinite where that loss is not below the score's own beyond doubt. Leaving a fold out is
+        out-of-fold loss, or infinite where that loss is not significantly below the score's own. Leaving a fold out is
         one step with its own Hessian from the common solution and two more to correct: after these the fold's labels
         matter in the fourth order only, or by a hundredth where the Hessian comes from some of the rows.
         """
@@ -329,14 +327,14 @@ class Correction:
         total = _together(moments)
         without = _without(problem, parts, [total.without(own) for own in moments], b)
         gain = weight * (losses(given, y) - losses(left_out(without, folds), y))
-        if not believed(gain, doubt):
-            return cls(design, problem.turned_back(problem.prior)), np.tile(given, (len(parts), 1))
+        if not is_significant(gain, margin):
+            return cls(design, problem.rotated_back(problem.prior)), np.tile(given, (len(parts), 1))
         final = b - _Ridged(total.hessian, problem.penalty).solve(problem.slope([total], b))  # one more step, for free
-        return cls(design, problem.turned_back(final)), without
+        return cls(design, problem.rotated_back(final)), without
 
 
 def untouched(design: Design, width: int) -> Correction:
-    """Return the correction that leaves every score as it is."""
+    """Return the correction that changes no score."""
     coefficients = np.zeros(width)
     coefficients[1] = 1.0
     return Correction(design, coefficients)
@@ -346,16 +344,16 @@ def _best_penalty(problem: "_Problem", parts: list[Integers], moments: list[Scor
     """Return the λ whose out-of-fold loss is least, each candidate's solution being one Newton step from b.
 
     The loss falls and then rises with λ: candidates are tried downhill, from the middle, on as few folds as have
-    enough rows to tell.
+    `ENOUGH` rows.
     """
-    total, found = _together(moments), {}
+    total, tried = _together(moments), {}
     enough = 1 + int(np.searchsorted(np.cumsum([len(part) for part in parts]), ENOUGH))
     looked_at = [(part, total.without(own)) for part, own in zip(parts[:enough], moments[:enough], strict=True)]
 
     def loss(k: int) -> float:
-        if k not in found:
-            found[k] = sum(_left_out_loss(problem, part, rest, b, PENALTIES[k]) for part, rest in looked_at)
-        return found[k]
+        if k not in tried:
+            tried[k] = sum(_left_out_loss(problem, part, other, b, PENALTIES[k]) for part, other in looked_at)
+        return tried[k]
 
     best = (len(PENALTIES) - 1) // 2
     for way in (-1, 1):
@@ -364,9 +362,9 @@ def _best_penalty(problem: "_Problem", parts: list[Integers], moments: list[Scor
     return PENALTIES[best]
 
 
-def _left_out_loss(problem: "_Problem", part: Integers, rest: ScoreMoments, b: Array, penalty: float) -> float:
+def _left_out_loss(problem: "_Problem", part: Integers, moments: ScoreMoments, b: Array, penalty: float) -> float:
     """Return the loss of a fold under the coefficients one step from b without it."""
-    shifted = b - _Ridged(rest.hessian, penalty).solve(rest.gradient + penalty * (b - problem.prior))
+    shifted = b - _Ridged(moments.hessian, penalty).solve(moments.gradient + penalty * (b - problem.prior))
     logits = problem.regressors.dots(part, shifted[None])[0]
     return float(problem.weight[part] @ losses(logits, problem.y[part]))
 
@@ -383,10 +381,10 @@ class _Ridged:
         return np.asarray(cho_solve(self._factor, gradient, check_finite=False))
 
 
-def _without(problem: "_Problem", parts: list[Integers], rests: list[ScoreMoments], b: Array) -> Array:
+def _without(problem: "_Problem", parts: list[Integers], moments: list[ScoreMoments], b: Array) -> Array:
     """Return all rows' log-odds under the solution without each fold; all folds share each visit to the rows."""
-    ridged = [_Ridged(rest.hessian, problem.penalty) for rest in rests]
-    without = np.stack([b - one.solve(problem.slope([rest], b)) for one, rest in zip(ridged, rests, strict=True)])
+    ridged = [_Ridged(other.hessian, problem.penalty) for other in moments]
+    without = np.stack([b - one.solve(problem.slope([other], b)) for one, other in zip(ridged, moments, strict=True)])
     everyone = np.arange(len(problem.y))
     for _ in range(MORE_STEPS):
         residuals = problem.weight * (expit(problem.regressors.dots(everyone, without)) - problem.y)
@@ -399,7 +397,7 @@ def _without(problem: "_Problem", parts: list[Integers], rests: list[ScoreMoment
 
 @dataclass(frozen=True)
 class Scorer:
-    """A logistic regression on the features, for those who bring no score; `base` is the log-odds of the base rate."""
+    """A logistic regression on the features, used without a given score; `base` is the log-odds of the base rate."""
 
     correction: Correction
     base: float
@@ -412,7 +410,7 @@ class Scorer:
         rate = (float(weight @ y) + 1.0) / (float(weight.sum()) + 2.0)
         constant = logit(np.full(len(y), rate))
         design, width = plan(features, rows, constant, scored=False)
-        correction, without = Correction.fit(design, width, constant, rows, y, weight, folds, doubt=NONE)
+        correction, without = Correction.fit(design, width, constant, rows, y, weight, folds, margin=NO_MARGIN)
         return cls(correction, float(constant[0])), without
 
     def logits(self, rows: EncodedTable) -> Array:
@@ -421,38 +419,38 @@ class Scorer:
 
 
 class _Problem:
-    """Rows, and the coefficients sought.
+    """The regression problem: rows, prior and penalty.
 
     With more regressors than rows the solution, with or without some of the rows, is the prior plus a sum of the rows:
     then coefficients are sought in an orthonormal basis of the rows, in which there are only as many.
     """
 
     def __init__(
-        self, design: Design, width: int, given: Array, rows: EncodedTable, y: Array, weight: Array, others: int = 1
+        self, design: Design, width: int, given: Array, rows: EncodedTable, y: Array, weight: Array, other_folds: int
     ) -> None:
         self.given, self.y, self.weight = given, y, weight
         self.prior = np.zeros(width)
         self.prior[1] = 1.0
         self.penalty = FIRST_PENALTY
         evenness = float(weight.sum() ** 2 / (len(y) * (weight @ weight)))
-        listed = Listed(design, width, given, rows, min(evenness, 1.0), max(1, others))
-        self.regressors: Listed | Turned = listed
+        sparse = SparseRegressors(design, width, given, rows, min(evenness, 1.0), max(1, other_folds))
+        self.regressors: SparseRegressors | RotatedRegressors = sparse
         self._basis = None
         if width > len(y):
-            self._basis, corner = np.linalg.qr(listed.written_out().T)
-            self.regressors = Turned(corner.T.copy())
+            self._basis, corner = np.linalg.qr(sparse.written_out().T)
+            self.regressors = RotatedRegressors(corner.T.copy())
             self.prior = self._basis.T @ self.prior
 
     def sample(self, size: int) -> Integers:
         return np.unique(np.linspace(0, len(self.y) - 1, size).astype(np.int64))
 
-    def turned_back(self, b: Array) -> Array:
+    def rotated_back(self, b: Array) -> Array:
         """Return coefficients of the regressors themselves."""
         if self._basis is None:
             return b
-        plain = np.zeros(len(self._basis))
-        plain[1] = 1.0
-        return np.asarray(plain + self._basis @ (b - self.prior))
+        identity = np.zeros(len(self._basis))
+        identity[1] = 1.0
+        return np.asarray(identity + self._basis @ (b - self.prior))
 
     def solve(
         self, parts: list[Integers], b: Array, close: float, moments: list[ScoreMoments] | None = None
@@ -484,7 +482,7 @@ class _Problem:
         return _Ridged(np.sum([part.hessian for part in moments], axis=0), self.penalty)
 
     def _step(self, ridged: _Ridged, moments: list[ScoreMoments], b: Array) -> tuple[Array, float]:
-        """Return Newton's step back from b, and the decrease of the loss it promises."""
+        """Return Newton's step back from b, and the decrease of the loss it predicts."""
         slope = self.slope(moments, b)
         step = ridged.solve(slope)
         return step, 0.5 * float(slope @ step)

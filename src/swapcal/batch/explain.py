@@ -63,13 +63,13 @@ class Attribution:
 
     @cached_property
     def columns(self) -> list[ExplainedColumn]:
-        """The columns that the model looks at, groups first, and the score if one is given."""
+        """The columns that the model reads, groups first, and the score if one is given."""
         features = self.model.features
         scaled = [*(number.name for number in features.numbers), *(rated.name for rated in features.rated)]
         flagged = [number.name for number in features.numbers if number.missing]
         names = list(dict.fromkeys(one.name for one in features.columns))
         groups = {features.categories[j].name for j in features.groups}
-        found = [
+        columns = [
             ExplainedColumn(
                 shown_name(name),
                 "group" if name in groups else "feature",
@@ -79,7 +79,7 @@ class Attribution:
             )
             for name in names
         ]
-        return found if self.model.scorer is not None else [*found, ExplainedColumn(SCORE, "score", [], [], [])]
+        return columns if self.model.scorer is not None else [*columns, ExplainedColumn(SCORE, "score", [], [], [])]
 
     def contributions(self, rows: EncodedTable, scores: Array | None = None) -> Contributions:
         """Return what each column's value adds to the mean prediction of every row."""
@@ -99,13 +99,13 @@ class Attribution:
 
     def explanations(self, rows: EncodedTable, scores: Array | None = None) -> list[Explanation]:
         """Return the sum in words, for each row; `blend` is the corrected score that the engine starts from."""
-        found, names = self.contributions(rows, scores), self._named(rows)
+        parts, names = self.contributions(rows, scores), self._named(rows)
         kinds = [column.kind for column in self.columns]
-        each = zip(found.mean.tolist(), names, found.amounts, self.model.corrected(rows, scores).tolist(), strict=True)
+        each = zip(parts.mean.tolist(), names, parts.amounts, self.model.corrected(rows, scores).tolist(), strict=True)
         explained = []
         for mean, own, amounts, corrected in each:
             terms = sorted_terms(dict(zip(zip(own, kinds, strict=True), amounts.tolist(), strict=True)))
-            explained.append(Explanation(mean, mean, found.base, terms, corrected, (), start=START))
+            explained.append(Explanation(mean, mean, parts.base, terms, corrected, (), start=START))
         return explained
 
     @property
@@ -123,7 +123,7 @@ class Attribution:
         return float(expit(first.design.scales[CENTRE]))
 
     def _paths(self, rows: EncodedTable, scores: Array | None, shown: Flags) -> Array:
-        """Return predictions (n, len(shown)) of each row with what is shown of it."""
+        """Return predictions (n, len(shown)) of each row with the columns that are shown."""
         count, many = len(rows.Z), len(shown)
         seen = rows.take(np.repeat(np.arange(count), many))
         reference, average = self._reference, self._average
@@ -141,10 +141,10 @@ class Attribution:
         return self.model.mean(seen, given).reshape(count, many)
 
     def _named(self, rows: EncodedTable) -> list[list[str]]:
-        """Return what each row's columns are called: by the row's category, or as missing."""
+        """Return the names of each row's columns: with the row's category, or as missing."""
         features = self.model.features
         labels = [[_labelled(category.name, label) for label in category.labels()] for category in features.categories]
-        found = []
+        by_column = []
         for column in self.columns:
             names = np.full(len(rows.Z), column.name, object)
             for place in column.raw:
@@ -152,8 +152,8 @@ class Attribution:
             for place in column.codes:
                 known = rows.codes[:, place] >= 0
                 names[known] = np.array([*labels[place], ""], object)[rows.codes[known, place]]
-            found.append(names.tolist())
-        return [list(row) for row in zip(*found, strict=True)] if found else [[] for _ in rows.Z]
+            by_column.append(names.tolist())
+        return [list(row) for row in zip(*by_column, strict=True)] if by_column else [[] for _ in rows.Z]
 
 
 def shown_name(name: Name) -> str:

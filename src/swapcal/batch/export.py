@@ -22,11 +22,11 @@ from swapcal.kernels.batch import CATEGORY, CENTRE, HINGE, NUMBER, PAIR, SLOPE, 
 from swapcal.tables.values import unquoted
 from swapcal.version import __version__
 
-# Columns: what exported models read of a table, as rows of one matrix of numbers, the same for all classes.
+# Columns: the columns that exported models read, as rows of one matrix of numbers, the same for all classes.
 
 
 class Texts(NamedTuple):
-    """A column of texts and the number of each, None being a missing one; `other` is the number of all the rest."""
+    """A column of texts and the number of each, None for a missing one; `other` is the number of all other texts."""
 
     name: Name
     numbers: dict[str | None, float]
@@ -34,7 +34,7 @@ class Texts(NamedTuple):
 
     @classmethod
     def of(cls, column: TargetEncoding | Category) -> "Texts":
-        """Return offsets or codes, in an order that does not hang on the process."""
+        """Return offsets or codes, in an order that does not depend on the process."""
         if isinstance(column, TargetEncoding):
             return cls(column.name, {unquoted(text): column.offsets[text] for text in sorted(column.offsets)}, 0.0)
         codes = column.code_of()
@@ -46,20 +46,20 @@ class ExportColumns:
     """Rows of the matrix: numbers, then numbers that are only categories, then texts as their numbers."""
 
     finite: list[Name]
-    """Numbers, of which infinite ones are refused."""
+    """Numbers that must be finite."""
     categories: list[Name]
     texts: list[Texts]
 
     @classmethod
     def of(cls, encoders: Sequence[FittedEncoder]) -> "ExportColumns":
-        """Return what any of the encoders reads, each column once."""
+        """Return the columns that any of the encoders reads, each once."""
         finite = _once(number.name for one in encoders for number in one.numbers)
         numbered = _once(category.name for one in encoders for category in one.categories if not category.texts)
         texts: list[Texts] = []
         for one in encoders:
             columns: list[TargetEncoding | Category] = [*one.rated, *one.categories]
-            found = [Texts.of(column) for column in columns if _is_of_texts(column)]
-            texts += [column for column in found if column not in texts]
+            new_texts = [Texts.of(column) for column in columns if _is_of_texts(column)]
+            texts += [column for column in new_texts if column not in texts]
         return cls(finite, [name for name in numbered if name not in finite], texts)
 
     @property
@@ -90,20 +90,21 @@ def _once(names: Iterable[Name]) -> list[Name]:
     return list(dict.fromkeys(names))
 
 
-# Questions: trees as comparisons of numbers with thresholds, by steps from node to node or by whole ways to leaves.
+# Splits: trees as comparisons of numbers with thresholds, step by step from node to node or by paths to leaves.
 
-Way = list[tuple[int, bool]]
+NodePath = list[tuple[int, bool]]
 """Nodes passed, and whether their numbers were above the thresholds."""
 
 
 class Splits(NamedTuple):
-    """Nodes that ask whether a number is above a threshold; leaves are their own children.
+    """Nodes that compare a number with a threshold; leaves are their own children.
 
     The numbers: the log-odds, then sums over the indicators of categories, one for each set of codes, then the columns.
     """
 
     root: Integers
-    asked: Integers
+    feature: Integers
+    """(nodes,) which of the numbers is compared."""
     threshold: Array
     child: Integers
     """(2 · nodes,) of node i, at 2i where to go from numbers up to the threshold, at 2i + 1 from those above it."""
@@ -122,16 +123,16 @@ class Splits(NamedTuple):
             return cls(nothing, nothing, np.zeros(1), np.zeros(2, np.int64), np.zeros(1), 0, np.zeros((0, codes)))
         forest, first = boost.forest, 1 + len(numbers)
         column, threshold = forest.column.astype(np.int64), forest.threshold.copy()
-        asked, sets = np.zeros(len(column), np.int64), dict[bytes, int]()
+        feature, sets = np.zeros(len(column), np.int64), dict[bytes, int]()
         for node in np.flatnonzero(column >= first).tolist():
-            weights = _asked_of_codes(sizes, column[node] - first, threshold[node], int(forest.codes[node]))
-            asked[node] = 1 + sets.setdefault(weights.tobytes(), len(sets))
+            weights = _code_weights(sizes, column[node] - first, threshold[node], int(forest.codes[node]))
+            feature[node] = 1 + sets.setdefault(weights.tobytes(), len(sets))
             threshold[node] = -0.5 if threshold[node] == NO_CODE else 0.5
         numbered = (column > 0) & (column < first)
-        asked[numbered] = 1 + len(sets) + numbers[column[numbered] - 1]
+        feature[numbered] = 1 + len(sets) + numbers[column[numbered] - 1]
         return cls(
             forest.root.astype(np.int64),
-            asked,
+            feature,
             threshold,
             forest.child.reshape(-1, 2)[:, ::-1].ravel().astype(np.int64),
             forest.value,
@@ -140,34 +141,34 @@ class Splits(NamedTuple):
         )
 
     def by_leaves(self) -> dict[str, AnyArray]:
-        """Return the distinct questions, and for each leaf which of them lead to it, with what answers.
+        """Return the distinct splits, and for each leaf the splits on its path, with the side taken at each.
 
-        Shorter ways end with a question that nothing is above: the first.
+        Shorter paths end with the first split, whose threshold is infinite.
         """
-        found = [way for root in self.root.tolist() for way in self._ways(root, [])]
+        paths = [steps for root in self.root.tolist() for steps in self._paths(root, [])]
         places = {(0, np.inf): 0}
-        path = np.zeros((max(len(way) for _, way in found), len(found)), np.int64)
+        path = np.zeros((max(len(steps) for _, steps in paths), len(paths)), np.int64)
         turns = np.zeros(path.shape, bool)
-        for leaf, (_, way) in enumerate(found):
-            for step, (node, turn) in enumerate(way):
-                question = int(self.asked[node]), float(self.threshold[node])
-                path[step, leaf], turns[step, leaf] = places.setdefault(question, len(places)), turn
-        asked, threshold = zip(*places, strict=True)
-        leaves = self.leaf[[node for node, _ in found]]
-        questions = {"asked": np.array(asked, np.int64), "threshold": np.array(threshold)}
-        return questions | {"path": path, "turns": turns, "leaf": leaves, "sets": self.sets}
+        for leaf, (_, steps) in enumerate(paths):
+            for step, (node, turn) in enumerate(steps):
+                split = int(self.feature[node]), float(self.threshold[node])
+                path[step, leaf], turns[step, leaf] = places.setdefault(split, len(places)), turn
+        feature, threshold = zip(*places, strict=True)
+        leaves = self.leaf[[node for node, _ in paths]]
+        splits = {"asked": np.array(feature, np.int64), "threshold": np.array(threshold)}
+        return splits | {"path": path, "turns": turns, "leaf": leaves, "sets": self.sets}
 
-    def _ways(self, node: int, way: Way) -> Iterator[tuple[int, Way]]:
-        """Yield each leaf below a node and the way to it."""
+    def _paths(self, node: int, path: NodePath) -> Iterator[tuple[int, NodePath]]:
+        """Yield each leaf below a node and the path to it."""
         below, above = self.child[2 * node : 2 * node + 2].tolist()
         if below == node:
-            yield node, way
+            yield node, path
             return
-        yield from self._ways(below, [*way, (node, False)])
-        yield from self._ways(above, [*way, (node, True)])
+        yield from self._paths(below, [*path, (node, False)])
+        yield from self._paths(above, [*path, (node, True)])
 
 
-def _asked_of_codes(sizes: Integers, column: int, threshold: float, left: int) -> Array:
+def _code_weights(sizes: Integers, column: int, threshold: float, left: int) -> Array:
     """Return weights of all indicators: -1 for the codes of a set, which go left, or 1 for those above a threshold.
 
     A row without a code has 0: it is in no set, and below every threshold.
@@ -180,20 +181,17 @@ def _asked_of_codes(sizes: Integers, column: int, threshold: float, left: int) -
 
 # Flat: a fitted model as one recipe over plain arrays, the same for every kind of column and model, for use elsewhere.
 #
-# A table becomes a matrix of numbers, a row for each column, texts by their codes. Of it are made the features F: a
-# one,
+# A table becomes a matrix of numbers, a row for each column, texts by their codes. The features F come from it: a one,
 # standard scores, flags of missing values, categories as intervals in which a number lies, and pairs of categories.
-# All
-# else is affine in F: what each of three corrections multiplies with the bends of the log-odds, what the trees
-# compare,
-# and what learners wish. What a model does without stands there as an identity.
+# All other steps are affine in F: what each of three corrections multiplies with the bends of the log-odds, what the
+# trees compare, and the learners' wishes. A step that a model does not have is an identity.
 
 FLAG = 3.0
 """What a flag of a missing value is among standard scores."""
 
 
 class FittedTable(Protocol):
-    """What is read of a `Model`."""
+    """The parts of a `Model` that an export reads."""
 
     features: FittedEncoder
     scorer: Scorer | None
@@ -216,7 +214,7 @@ class ExportArrays:
     """Arrays that give the mean of a model's mixture from the rows of `ExportColumns`."""
 
     arrays: dict[str, AnyArray]
-    questions: Splits
+    splits: Splits
     scored: bool
     """Whether the model corrects given scores."""
 
@@ -236,7 +234,7 @@ class ExportArrays:
 
 
 def export_arrays(models: Sequence[FittedTable]) -> tuple[ExportColumns, list[ExportArrays]]:
-    """Return what models of one table read of it, and each of them."""
+    """Return the columns that models of one table read, and the arrays of each model."""
     columns = ExportColumns.of([model.features for model in models])
     flats = [ExportArrays.of(model, columns) for model in models]
     if not columns.names and not flats[0].scored:
@@ -245,7 +243,7 @@ def export_arrays(models: Sequence[FittedTable]) -> tuple[ExportColumns, list[Ex
 
 
 def _features(features: FittedEncoder, columns: ExportColumns) -> dict[str, AnyArray]:
-    """Return what makes standard scores, flags and indicators of categories."""
+    """Return the arrays for standard scores, flags and indicators of categories."""
     scaled: list[Number | TargetEncoding] = [*features.numbers, *features.rated]
     numbers = [columns.numbers.index(number.name) for number in features.numbers]
     rated = [columns.row(one) for one in features.rated]
@@ -279,7 +277,7 @@ class _Regressors:
     """Where the features of a design are: a one, standard scores and flags, indicators, pairs of indicators."""
 
     units: Array
-    """What a standard score or flag is multiplied with: among the features a flag is 1."""
+    """Factors of standard scores and flags: among the features a flag is 1."""
     sizes: Integers
     pairs: Integers
     """(pairs, 2) indicators that any design multiplies."""
@@ -291,13 +289,13 @@ class _Regressors:
         units = np.repeat([1.0, FLAG], [len(features.numbers) + len(features.rated), flags])
         given = model.opening if model.scorer is None else model.scorer.correction
         first = None if model.boost is None else model.boost.first
-        found = {
+        pairs = {
             pair
             for correction in (given, first, model.correction)
             if correction is not None
             for pair in _paired(correction.design, sizes)
         }
-        return cls(units, sizes, np.array(sorted(found), np.int64).reshape(len(found), 2))
+        return cls(units, sizes, np.array(sorted(pairs), np.int64).reshape(len(pairs), 2))
 
     @property
     def singles(self) -> int:
@@ -308,7 +306,7 @@ class _Regressors:
         return self.singles + len(self.pairs)
 
     def offsets(self, design: Design, b: Array) -> Array:
-        """Return the coefficients of the features, but for what the log-odds are multiplied with."""
+        """Return the coefficients of the features, without those times log-odds."""
         scales, paired = design.scales, _paired(design, self.sizes)
         numbers = scales[NUMBER] * self.units * b[design.numeric]
         codes = scales[CATEGORY] * b[_side_by_side(design.category, self.sizes)]
@@ -396,8 +394,8 @@ def _ladders(mixture: Mixture) -> dict[str, AnyArray]:
 
 def _side_by_side(places: Any, sizes: Integers) -> Any:
     """Return the codes' places, column after column, without the room a column has no codes for."""
-    found = [row[:size] for row, size in zip(places, sizes, strict=True)]
-    return np.concatenate([np.empty(0, np.int64), *found])
+    parts = [row[:size] for row, size in zip(places, sizes, strict=True)]
+    return np.concatenate([np.empty(0, np.int64), *parts])
 
 
 # Export: a small file of arrays, and beside it the script that predicts from it with numpy alone.
@@ -406,14 +404,14 @@ SCRIPT = "swapcal_predict.py"
 """Name of the copy of `swapcal.batch.standalone` beside an exported file."""
 
 VERSION = 3
-"""Of the file's layout; the script refuses others."""
+"""Version of the file's layout; the script raises for others."""
 
 SCORED = "none, or no probabilities", "those of the model it corrects"
 UNSCORED = "some", "none: it was fitted without scores"
-"""What scores are given and expected where they are refused."""
+"""The scores given and expected, in the error messages."""
 
 UPRIGHT = ("centre", "spread", "at_least", "at_most", "threshold", "turns", "knots", "floors", "ends")
-"""Arrays with an axis for the rows of a table behind their own."""
+"""Arrays that get a last axis, for the rows of a table."""
 
 
 def export(
@@ -434,7 +432,7 @@ def export(
         "format": "swapcal-export",
         "version": VERSION,
         "made_by": f"swapcal {__version__}",
-        "classes": None if classes is None else [_plain(value) for value in classes],
+        "classes": None if classes is None else [_as_builtin(value) for value in classes],
         "low": outcomes[0],
         "span": outcomes[1] - outcomes[0],
         "range": [models[0].least, 1.0 - models[0].least],
@@ -458,8 +456,8 @@ def export(
 
 
 def _arrays(flat: ExportArrays, odds: int) -> dict[str, AnyArray]:
-    """Return what the script needs, given the row of the scores' odds, if there are any."""
-    arrays = flat.arrays | flat.questions.by_leaves() | {"odds": np.array([odds] if flat.scored else [], np.int64)}
+    """Return the arrays of the script; `odds` is the row of the scores' odds, if there are any."""
+    arrays = flat.arrays | flat.splits.by_leaves() | {"odds": np.array([odds] if flat.scored else [], np.int64)}
     return {name: array[..., None] if name in UPRIGHT else array for name, array in arrays.items()}
 
 
@@ -468,5 +466,5 @@ def _spelt(texts: Texts) -> tuple[Any, dict[str, float], float]:
     return texts.name, dict(zip(keys, texts.numbers.values(), strict=True)), texts.other
 
 
-def _plain(value: Any) -> Any:
+def _as_builtin(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value

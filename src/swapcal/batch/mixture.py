@@ -57,7 +57,7 @@ def to_simplex(p: Array) -> Array:
     for _ in range(MOST_STEPS):
         q = odds * t / (1.0 + odds * t)
         short = 1.0 - q.sum(axis=1, keepdims=True)
-        short[short <= 1e-15] = 0.0  # a row that is there stays, however far others have to go
+        short[short <= 1e-15] = 0.0  # a row that has converged stays, whatever other rows need
         if not short.any():
             break
         t = t * (1.0 + short / (q * (1.0 - q)).sum(axis=1, keepdims=True))
@@ -151,7 +151,7 @@ class Mixture:
 
 
 def widened(X: Array) -> Array:
-    """Return X with columns of zeros up to a multiple of four, as the kernels want it."""
+    """Return X with columns of zeros up to a multiple of four, as the kernels need it."""
     width = padded(X.shape[1])
     if width == X.shape[1]:
         return np.ascontiguousarray(X)
@@ -161,14 +161,14 @@ def widened(X: Array) -> Array:
 
 
 def mixed(seed: int) -> np.uint64:
-    """Return the seed with its bits spread, as the draws want it."""
+    """Return the seed with its bits spread, as the draws need it."""
     return np.uint64(_validate.event_key(_validate.seed(seed)))
 
 
 # The exact mixture of all T frozen forecasters, as the log of what each row changed.
 
 BEFORE = -1
-"""Row number of what existed before the first row."""
+"""Row number of learners from before the first row."""
 
 
 @dataclass(frozen=True)
@@ -183,8 +183,8 @@ class History:
     Attributes
     ----------
     theta : (changes, d) new weights, in the order they came about.
-    slot : (changes,) whose.
-    row : (changes,) after which row; -1 for what was there before the first.
+    slot : (changes,) the slot changed.
+    row : (changes,) after which row; -1 for learners from before the first.
     z : (slots,) the slots' levels.
     rounds : T.
 
@@ -231,11 +231,11 @@ class History:
 
         They make the errors of the theorems exact where contexts are finitely many; O(T d) per row.
         """
-        changes, start, rungs, found = self._changes, self._start, self._rungs(), np.zeros((len(X), len(self.z)))
-        for x, out in zip(widened(X), found, strict=True):
+        changes, start, rungs, shares = self._changes, self._start, self._rungs(), np.zeros((len(X), len(self.z)))
+        for x, out in zip(widened(X), shares, strict=True):
             replay_shares(changes, start, x, rungs, out)
         order = self._ascending()
-        return self.z[order], found[:, order] / self.rounds
+        return self.z[order], shares[:, order] / self.rounds
 
     def issue(self, X: Array, keys: Keys, seed: int = 0) -> IssuedRows:
         """Draw a round and a level for each row by its key: the theorem's predictor, exactly; O(L log T) per row.
@@ -267,7 +267,7 @@ class History:
 
     @classmethod
     def from_state(cls, state: State, rounds: int) -> "History":
-        """Return what `to_state` wrote; the kernels need two levels in every round, and changes of each level."""
+        """Return the history that `to_state` wrote. Raises ArchiveError without two levels or a level's learner."""
         self = cls(**state.arrays, rounds=rounds)
         if len(np.unique(self.slot)) != len(self.z) or len(np.unique(self.z)) != len(self.z):
             raise ArchiveError("history: given a level twice or without a learner, expected each once, with one")
@@ -302,7 +302,7 @@ NO_DRAW = np.ones(1, np.uint64)
 
 
 class SnapshotRun:
-    """Runs a `swapcal.Forecaster` over rows in the order given, and keeps what it was on the way.
+    """Runs a `swapcal.Forecaster` over rows in the order given, and keeps snapshots of it.
 
     A row may count with a weight w ≥ 0. The learners' regret against any θ is
     λ‖θ - prior‖² + Σ (wα)²(wish - y)² q/(1 + wαq) whatever the weights and the prior, so the certificate's exact errors
@@ -363,7 +363,7 @@ class SnapshotRun:
         X, y = np.ascontiguousarray(X), np.ascontiguousarray(y)  # another layout would compile the kernel anew
         weights = np.ones(len(y)) if weight is None else np.ascontiguousarray(weight)
         self._weighted |= bool((weights != 1.0).any())
-        means, kept = np.empty(len(y)), []
+        means, snapshots = np.empty(len(y)), []
         tickets = memory.blank_tickets(min(len(y), CHUNK))
         stops = [] if at is None else at.tolist()
         for start, stop in pairwise([0, *stops, len(y)]):
@@ -372,8 +372,8 @@ class SnapshotRun:
                 means[part] = self._learn(X[part], y[part], weights[part], tickets)
                 if progress is not None:
                     progress(part.stop - begin)
-            kept.append(self.snapshot())
-        return means, kept[: len(stops)]
+            snapshots.append(self.snapshot())
+        return means, snapshots[: len(stops)]
 
     def distance2(self, target: str) -> float:
         """Return B² of fixed levels, the largest ‖θ - prior‖² over levels and comparators of "sreg" or "smcal"."""
@@ -390,8 +390,8 @@ class SnapshotRun:
 
     def certificate(self) -> Certificate:
         """Return the exact pseudo errors on the rows learned, with their bounds; no level is issued during a fit."""
-        found = replace(self._forecaster.certificate(), issued=None)
-        return replace(found, theorem=None, theorem_psmcal=None) if self._weighted else found
+        certificate = replace(self._forecaster.certificate(), issued=None)
+        return replace(certificate, theorem=None, theorem_psmcal=None) if self._weighted else certificate
 
     def _learn(self, X: Array, y: Array, weights: Array, tickets: Array) -> Array:
         """Learn rows of one chunk; return their means. `tickets` is room for them."""

@@ -11,12 +11,12 @@ from swapcal import archive
 from swapcal.archive import State, nested, part
 from swapcal.arrays import Array, Integers, Keys
 from swapcal.batch.correction import (
-    DOUBT,
-    NONE,
-    SURELY,
+    MARGIN,
+    NO_MARGIN,
+    SLOPE_MARGIN,
     Correction,
     Scorer,
-    believed,
+    is_significant,
     left_out,
     logit,
     plan,
@@ -43,11 +43,11 @@ FOLDS = 5
 FEWER_FOLDS, MANY_ROWS = 3, 5000
 """Folds around a given score of at least this many rows: the correction is small beside the score."""
 APART, MOST_APART = 10, 10_000
-"""One row in so many, but no more than so many, teaches scales and categories where no correction is made."""
+"""One row in so many, but no more than so many, is used for scales and categories where no correction is made."""
 RARE_APART = 2
 """Rows there that a category must have."""
 TRIED, FEWEST_TRIED = 16, 2000
-"""One row in so many, but at least so many, is streamed with all of them: reasons to leave the score show by then."""
+"""One row in so many, but at least so many, is streamed with each ridge, enough to choose one."""
 
 
 class Model:
@@ -79,8 +79,8 @@ class Model:
         self.boost, self.opening = boost, opening
         self.settings = FitSettings()
         self.notes: dict[str, Any] = {}
-        """JSON-able remarks of the caller, saved with the model."""
-        self.recorders: list[SnapshotRun] = []
+        """JSON values of the caller, saved with the model."""
+        self.runs: list[SnapshotRun] = []
         self._certificate: Certificate | None = None
         self._snapshots: list[Snapshot] = []
         self._mixture: Mixture | None = None
@@ -140,29 +140,29 @@ class Model:
             given = left_out(without, folds)
         else:
             given = logit(scores)
-        doubt = NONE if scores is None else DOUBT
+        margin = NO_MARGIN if scores is None else MARGIN
 
-        def fitted(given: Array, doubt: float) -> tuple[Correction, Array, Integers]:
+        def fitted(given: Array, margin: float) -> tuple[Correction, Array, Integers]:
             folds, (design, width) = split(rng), plan(features, rows, given, scored=True)
-            return *Correction.fit(design, width, given, rows, y, weight, folds, doubt), folds
+            return *Correction.fit(design, width, given, rows, y, weight, folds, margin), folds
 
-        correction, without, folds = fitted(given, doubt)
-        opening, honest = None, left_out(without, folds)
-        if scores is not None and slopes_off(rows, features.groups, honest, y, weight) > SURELY:
-            opening, given = correction, honest
-            correction, without, folds = fitted(given, NONE)
+        correction, without, folds = fitted(given, margin)
+        opening, out_of_fold = None, left_out(without, folds)
+        if scores is not None and slopes_off(rows, features.groups, out_of_fold, y, weight) > SLOPE_MARGIN:
+            opening, given = correction, out_of_fold
+            correction, without, folds = fitted(given, NO_MARGIN)
         boosted, pace = None, THOROUGH if scores is None else QUICK
         if grow:
             boosted = Boost.fit(correction, without, features, rows, given, y, weight, folds, settings.seed, pace)
         boost = None
         if boosted is not None:
             boost, better = boosted
-            correction, without, folds = fitted(better, NONE)
-        honest = left_out(without, folds)
+            correction, without, folds = fitted(better, NO_MARGIN)
+        out_of_fold = left_out(without, folds)
         model = cls(features, scorer, correction, lay_out(features, rows), boost, opening)
         model.settings = settings
-        model.recorders = [model._open(len(y), ridge) for ridge in settings.ridges]
-        model.learn(rows, y, expit(honest), expit(given), weight, rng, progress)
+        model.runs = [model._open(len(y), ridge) for ridge in settings.ridges]
+        model.learn(rows, y, expit(out_of_fold), expit(given), weight, rng, progress)
         return model
 
     @classmethod
@@ -185,21 +185,21 @@ class Model:
         rng = np.random.default_rng(settings.seed)
         order = rng.permutation(len(y))
         apart = order[: max(1, min(len(y) // APART, MOST_APART))]
-        kept = np.sort(order[len(apart) :])
+        used = np.sort(order[len(apart) :])
         sample = rows_of(source, apart)
         features = FittedEncoder.learn(sample, groups, columns, rare=RARE_APART)
-        known, rows = features.encode(sample), features.encode(source).take(kept)
+        known, rows = features.encode(sample), features.encode(source).take(used)
         scorer = Scorer(untouched(*plan(features, known, np.zeros(0), scored=False)), 0.0) if scores is None else None
         seen = np.zeros(len(apart)) if scores is None else logit(scores[apart])
         correction = untouched(*plan(features, known, seen, scored=True))
         model = cls(features, scorer, correction, lay_out(features, known))
         model.settings = settings
-        model.recorders = [model._open(len(kept), ridge) for ridge in settings.ridges]
-        given = model._given(rows, None if scores is None else scores[kept])
-        counts = np.ones(len(kept)) if weight is None else weight[kept] * (len(kept) / weight[kept].sum())
-        model.learn(rows, y[kept], model._corrected(given, rows), expit(given), counts, rng, progress)
-        streamed, model.held_out = model.held_out, np.full(len(y), np.nan)
-        model.held_out[kept] = streamed
+        model.runs = [model._open(len(used), ridge) for ridge in settings.ridges]
+        given = model._given(rows, None if scores is None else scores[used])
+        counts = np.ones(len(used)) if weight is None else weight[used] * (len(used) / weight[used].sum())
+        model.learn(rows, y[used], model._corrected(given, rows), expit(given), counts, rng, progress)
+        means, model.held_out = model.held_out, np.full(len(y), np.nan)
+        model.held_out[used] = means
         return model
 
     @property
@@ -211,7 +211,7 @@ class Model:
     def certificate(self) -> Certificate:
         """Exact pseudo errors on the rows streamed, with their bounds."""
         if self._certificate is None:
-            self._certificate = self.recorders[0].certificate()
+            self._certificate = self.runs[0].certificate()
         return self._certificate
 
     @property
@@ -224,8 +224,8 @@ class Model:
     @property
     def history(self) -> History | None:
         """All rounds, if they were kept (`FitSettings.log`)."""
-        if self._history is None and self.recorders and self.settings.log:
-            self._history = self.recorders[0].history()
+        if self._history is None and self.runs and self.settings.log:
+            self._history = self.runs[0].history()
         return self._history
 
     def learn(
@@ -247,26 +247,26 @@ class Model:
         Called again with new rows, it keeps each old snapshot with the probability that a uniform round lies in the
         past, so that the mixture stays uniform over all rounds.
         """
-        assert self.recorders, "a model read from a file predicts only"
+        assert self.runs, "a model read from a file predicts only"
         count = self.settings.snapshots
         at = stratified(count, len(y), rng)
         for number in range(self.settings.passes):
             order = rng.permutation(len(y))
             X, yo, wo = self._contexts(rows.take(order), score[order], given[order]), y[order], weight[order]
-            tried = min(len(y), max(len(y) // TRIED, FEWEST_TRIED)) if len(self.recorders) > 1 else 0
+            tried = min(len(y), max(len(y) // TRIED, FEWEST_TRIED)) if len(self.runs) > 1 else 0
             means: Array = np.zeros(0)
             fresh: list[Snapshot] = []
             if tried:
                 means, fresh = self._choose(X[:tried], yo[:tried], wo[:tried], at[at < tried], progress)
-            later, more = self.recorders[0].run(X[tried:], yo[tried:], wo[tried:], at[at >= tried] - tried, progress)
+            later, more = self.runs[0].run(X[tried:], yo[tried:], wo[tried:], at[at >= tried] - tried, progress)
             fresh += more
             if number == 0:  # later passes have seen all labels
                 unseen = np.empty(len(y))
                 unseen[order] = np.concatenate([means, later])
         share = self.rows / (self.rows + len(y))
         old = rng.random(len(self._snapshots)) < share
-        kept = [snapshot for snapshot, keep in zip(self._snapshots, old, strict=True) if keep]
-        self._snapshots = kept + [fresh[k] for k in rng.permutation(count)[: count - len(kept)]]
+        remaining = [snapshot for snapshot, keep in zip(self._snapshots, old, strict=True) if keep]
+        self._snapshots = remaining + [fresh[k] for k in rng.permutation(count)[: count - len(remaining)]]
         self._mixture = self._history = None
         self.rows += len(y)
         self.held_out = self._inside(unseen)
@@ -275,29 +275,29 @@ class Model:
     def _choose(
         self, X: Array, y: Array, weight: Array, at: Integers, progress: Progress | None
     ) -> tuple[Array, list[Snapshot]]:
-        """Keep the recorder with the least squared error, if it is least beyond doubt; return its means and snapshots.
+        """Keep the run with the least squared error, if significantly least; return its means and snapshots.
 
-        They are tried from the heaviest ridge on, as long as the error falls.
+        Runs are tried from the heaviest ridge on, as long as the error falls.
         """
         losses: list[Array] = []
-        found = []
-        for run in self.recorders:
-            found.append(run.run(X, y, weight, at, None if losses else progress))
-            losses.append(weight * (found[-1][0] - y) ** 2)
+        results = []
+        for run in self.runs:
+            results.append(run.run(X, y, weight, at, None if losses else progress))
+            losses.append(weight * (results[-1][0] - y) ** 2)
             if losses[-1].sum() > losses[max(0, len(losses) - 2)].sum():
                 break
         best = int(np.argmin([loss.sum() for loss in losses]))
-        best = best if believed(losses[0] - losses[best], self._doubt) else 0
-        self.recorders = [self.recorders[best]]
-        return found[best]
+        best = best if is_significant(losses[0] - losses[best], self._margin) else 0
+        self.runs = [self.runs[best]]
+        return results[best]
 
     @property
-    def _doubt(self) -> float:
-        """How much better than a given score, in standard errors, a model must be before it replaces the score."""
-        return DOUBT if self.scorer is None else NONE
+    def _margin(self) -> float:
+        """Standard errors by which a model must be better than a given score before it replaces the score."""
+        return MARGIN if self.scorer is None else NO_MARGIN
 
     def learn_more(self, source: Source, y: Array, scores: Array | None, weight: Array) -> None:
-        """Go on with new rows, encoded and corrected as the first ones taught."""
+        """Continue with new rows, encoded and corrected as fitted on the first ones."""
         rows = self.features.encode(source)
         given = self._given(rows, self._expected(scores))
         rng = np.random.default_rng([self.settings.seed, self.rows])
@@ -409,9 +409,9 @@ class Model:
         if model.settings.log:
             model._history = History.from_state(part(state, "history"), model.rows)
             widths["history.theta"] = model._history.theta.shape[1], model.dim
-        for name, (found, expected) in widths.items():
-            if found != expected:
-                raise archive.ArchiveError(f"{name}: given {found} coordinates, expected {expected}")
+        for name, (width, expected) in widths.items():
+            if width != expected:
+                raise archive.ArchiveError(f"{name}: given {width} coordinates, expected {expected}")
         model._certificate = Certificate(**manifest["certificate"])
         return model
 
@@ -424,7 +424,7 @@ class Model:
 
     @property
     def least(self) -> float:
-        """How near to 0 and 1 a probability may come: from T rows nothing surer than 1/(T + 2) can be known.
+        """How near to 0 and 1 a probability may come: T rows support none nearer than 1/(T + 2).
 
         The errors of the theorems change by no more than that.
         """

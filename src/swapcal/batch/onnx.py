@@ -25,11 +25,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 OPSETS = {"": 17, "ai.onnx.ml": 3}
 IR_VERSION = 8
-"""The oldest versions with all that is used, so that old runtimes read the file."""
+"""The oldest versions with all operators used, so that old runtimes read the file."""
 ARRAY, SCORE, OUTPUT = "X", "score", "p"
 """Names of the input of a model of arrays, of the scores to correct, and of the output."""
 INNER = "swapcal:"
-"""What the names inside the graph begin with."""
+"""Prefix of the names inside the graph."""
 
 
 def write_graph(
@@ -85,7 +85,7 @@ class _Graph:
     def real(self, values: Any) -> str:
         return self.constant(np.asarray(values, np.float64))
 
-    def whole(self, values: Any) -> str:
+    def integers(self, values: Any) -> str:
         return self.constant(np.asarray(values, np.int64))
 
     def cast(self, value: str, kind: int) -> str:
@@ -114,9 +114,9 @@ class _Graph:
         output = helper.make_tensor_value_info(OUTPUT, TensorProto.DOUBLE, ["rows", width])
         graph = helper.make_graph(self.nodes, "swapcal", list(self.inputs.values()), [output], self.constants)
         opsets = [helper.make_opsetid(domain, version) for domain, version in OPSETS.items()]
-        made = helper.make_model(graph, opset_imports=opsets, producer_name="swapcal", ir_version=IR_VERSION)
-        onnx.checker.check_model(made, full_check=True)
-        return made
+        model = helper.make_model(graph, opset_imports=opsets, producer_name="swapcal", ir_version=IR_VERSION)
+        onnx.checker.check_model(model, full_check=True)
+        return model
 
 
 def _mean(graph: _Graph, flat: ExportArrays, number: int, raw: str | None, score: str | None) -> str:
@@ -128,20 +128,18 @@ def _mean(graph: _Graph, flat: ExportArrays, number: int, raw: str | None, score
     if score is None:
         given = graph("MatMul", F, graph.real(arrays["weights"][0, 0, :, None]))  # of any log-odds
     else:
-        own = graph("Gather", score, graph.whole([number]), axis=1)
+        own = graph("Gather", score, graph.integers([number]), axis=1)
         given = _corrected(graph, arrays, 0, _log_odds(graph, own), F)
     better = _corrected(graph, arrays, 1, given, F)
-    if flat.questions.leaf.any():
-        better = graph(
-            "Add", better, _trees(graph, flat.questions, _compared(graph, flat.questions, given, raw, inside))
-        )
+    if flat.splits.leaf.any():
+        better = graph("Add", better, _trees(graph, flat.splits, _compared(graph, flat.splits, given, raw, inside)))
     corrected = _corrected(graph, arrays, 2, better, F)
     scores = graph("Tanh", graph("Mul", graph("Concat", corrected, given, axis=1), graph.real(0.5)))  # 2p - 1
     learners = np.zeros((len(arrays["weights"][0, 0]) - arrays["pairs"].shape[1], len(arrays["pool"])))
     learners[arrays["seen"]] = arrays["pool"][:, :-2].T
     parts_of_wishes = [
-        graph("MatMul", found, graph.real(weights))
-        for found, weights in ((singles, learners), (scores, arrays["pool"][:, -2:].T))
+        graph("MatMul", inputs, graph.real(weights))
+        for inputs, weights in ((singles, learners), (scores, arrays["pool"][:, -2:].T))
     ]
     wishes = graph("Clip", graph.sum(parts_of_wishes), graph.real(0.0), graph.real(1.0))
     return _mixture(graph, arrays, wishes)
@@ -149,7 +147,7 @@ def _mean(graph: _Graph, flat: ExportArrays, number: int, raw: str | None, score
 
 def _to_simplex(graph: _Graph, p: str) -> str:
     """Return probabilities that sum to 1; see `swapcal.batch.mixture.to_simplex`."""
-    one, axis = graph.real(1.0), graph.whole([1])
+    one, axis = graph.real(1.0), graph.integers([1])
     odds = graph("Div", p, graph("Sub", one, p))
     start, end = graph("Div", one, graph("ReduceSum", odds, axis)), graph.name()
 
@@ -165,32 +163,35 @@ def _to_simplex(graph: _Graph, p: str) -> str:
     then, again = body("Mul", t, body("Add", one, body("Div", short, slope))), body("Identity", going)
     step = body.step("simplex", [turn, going, t], [again, then], TensorProto.DOUBLE, 1)
     truth = graph.constant(np.array(True))
-    graph.nodes.append(helper.make_node("Loop", [graph.whole(MOST_STEPS), truth, start], [end], body=step))
-    found = shifted(graph, end)
-    return graph("Div", found, graph("ReduceSum", found, axis))
+    graph.nodes.append(helper.make_node("Loop", [graph.integers(MOST_STEPS), truth, start], [end], body=step))
+    shares = shifted(graph, end)
+    return graph("Div", shares, graph("ReduceSum", shares, axis))
 
 
 def _ones(graph: _Graph) -> str:
     """Return a column of ones, as long as the inputs."""
-    rows = graph("Gather", graph("Shape", next(iter(graph.inputs))), graph.whole([0]))
-    return graph("Expand", graph.real([[1.0]]), graph("Concat", rows, graph.whole([1]), axis=0))
+    rows = graph("Gather", graph("Shape", next(iter(graph.inputs))), graph.integers([0]))
+    return graph("Expand", graph.real([[1.0]]), graph("Concat", rows, graph.integers([1]), axis=0))
 
 
 def _read(graph: _Graph, columns: ExportColumns) -> str | None:
     """Return the columns of numbers, side by side; None if there are no columns."""
-    found = [*(_number(graph, name) for name in columns.numbers), *(_coded(graph, texts) for texts in columns.texts)]
-    return graph("Concat", *found, axis=1) if found else None
+    parts = [
+        *(_number(graph, name) for name in columns.numbers),
+        *(_coded(graph, texts) for texts in columns.texts),
+    ]
+    return graph("Concat", *parts, axis=1) if parts else None
 
 
 def _number(graph: _Graph, name: Name) -> str:
     """Return an input of its own, or a column of an array."""
     if isinstance(name, str):
         return graph.input(name, TensorProto.DOUBLE, 1)
-    return graph("Gather", graph.input(ARRAY, TensorProto.DOUBLE, None), graph.whole([name]), axis=1)
+    return graph("Gather", graph.input(ARRAY, TensorProto.DOUBLE, None), graph.integers([name]), axis=1)
 
 
 def _coded(graph: _Graph, texts: Texts) -> str:
-    """Return what stands for texts."""
+    """Return the numbers of a column of texts."""
     place = graph(
         "LabelEncoder",
         graph.input(str(texts.name), TensorProto.STRING, 1),
@@ -206,32 +207,32 @@ def _inside(graph: _Graph, arrays: dict[str, AnyArray], raw: str | None) -> str 
     """Return truth values, whether a number lies in the interval of a category; None if there are no categories."""
     if raw is None or not len(arrays["looked_at"]):
         return None
-    seen = graph("Gather", raw, graph.whole(arrays["looked_at"]), axis=1)
+    seen = graph("Gather", raw, graph.integers(arrays["looked_at"]), axis=1)
     least, most = graph.real(arrays["at_least"]), graph.real(arrays["at_most"])
     return graph("And", graph("GreaterOrEqual", seen, least), graph("LessOrEqual", seen, most))
 
 
 def _singles(graph: _Graph, arrays: dict[str, AnyArray], raw: str | None, inside: str | None) -> str:
     """Return the features without pairs: a one, standard scores, flags of missing values, categories."""
-    found = [_ones(graph)]
+    parts = [_ones(graph)]
     if raw is not None and len(arrays["numbers"]):
-        # with the one, for a constant of one element that is 0 as a float is taken for 0 by onnxruntime, and left out
-        numbers = graph("Concat", found[0], graph("Gather", raw, graph.whole(arrays["numbers"]), axis=1), axis=1)
+        # with the one, because onnxruntime takes a constant of one element that is 0 as a float for 0, and drops it
+        numbers = graph("Concat", parts[0], graph("Gather", raw, graph.integers(arrays["numbers"]), axis=1), axis=1)
         centre, spread = (graph.real(np.append(own, arrays[name])) for name, own in (("centre", 0.0), ("spread", 1.0)))
         clipped = graph("Clip", graph("Div", graph("Sub", numbers, centre), spread), graph.real(-3.0), graph.real(3.0))
-        found = [graph("Where", graph("IsNaN", numbers), graph.real(0.0), clipped)]
+        parts = [graph("Where", graph("IsNaN", numbers), graph.real(0.0), clipped)]
     if raw is not None and len(arrays["flagged"]):
-        missing = graph("IsNaN", graph("Gather", raw, graph.whole(arrays["flagged"]), axis=1))
-        found.append(graph.cast(missing, TensorProto.DOUBLE))
+        missing = graph("IsNaN", graph("Gather", raw, graph.integers(arrays["flagged"]), axis=1))
+        parts.append(graph.cast(missing, TensorProto.DOUBLE))
     if inside is not None:
-        found.append(graph.cast(inside, TensorProto.DOUBLE))
-    return graph("Concat", *found, axis=1)
+        parts.append(graph.cast(inside, TensorProto.DOUBLE))
+    return graph("Concat", *parts, axis=1)
 
 
 def _with_pairs(graph: _Graph, arrays: dict[str, AnyArray], singles: str, inside: str | None) -> str:
     if inside is None or not arrays["pairs"].size:
         return singles
-    left, right = (graph("Gather", inside, graph.whole(side), axis=1) for side in arrays["pairs"])
+    left, right = (graph("Gather", inside, graph.integers(side), axis=1) for side in arrays["pairs"])
     return graph("Concat", singles, graph.cast(graph("And", left, right), TensorProto.DOUBLE), axis=1)
 
 
@@ -255,40 +256,40 @@ def _corrected(graph: _Graph, arrays: dict[str, AnyArray], stage: int, log_odds:
     return graph.sum(terms)
 
 
-def _compared(graph: _Graph, questions: Splits, given: str, raw: str | None, inside: str | None) -> str:
-    """Return what the trees compare, side by side."""
-    found = [given]
-    if inside is not None and len(questions.sets):
-        found.append(graph("MatMul", graph.cast(inside, TensorProto.DOUBLE), graph.real(questions.sets.T)))
-    if raw is not None and (questions.threshold < LEAST).any():
+def _compared(graph: _Graph, splits: Splits, given: str, raw: str | None, inside: str | None) -> str:
+    """Return the numbers that the trees compare, side by side."""
+    parts = [given]
+    if inside is not None and len(splits.sets):
+        parts.append(graph("MatMul", graph.cast(inside, TensorProto.DOUBLE), graph.real(splits.sets.T)))
+    if raw is not None and (splits.threshold < LEAST).any():
         raw = graph("Where", graph("IsNaN", raw), graph.real(LEAST), raw)
-    return graph("Concat", *found, *([] if raw is None else [raw]), axis=1)
+    return graph("Concat", *parts, *([] if raw is None else [raw]), axis=1)
 
 
-def _trees(graph: _Graph, questions: Splits, inputs: str) -> str:
+def _trees(graph: _Graph, splits: Splits, inputs: str) -> str:
     """Return the sum of the leaves every row comes to, shape (n, 1), all trees walking down together."""
-    rows = graph("Gather", graph("Shape", inputs), graph.whole([0]))
-    shape = graph("Concat", rows, graph.whole([len(questions.root)]), axis=0)
-    place = graph("Expand", graph.whole(questions.root[None]), shape)
-    asked, child, threshold = (
-        graph.whole(questions.asked),
-        graph.whole(questions.child),
-        graph.real(questions.threshold),
+    rows = graph("Gather", graph("Shape", inputs), graph.integers([0]))
+    shape = graph("Concat", rows, graph.integers([len(splits.root)]), axis=0)
+    place = graph("Expand", graph.integers(splits.root[None]), shape)
+    feature, child, threshold = (
+        graph.integers(splits.feature),
+        graph.integers(splits.child),
+        graph.real(splits.threshold),
     )
-    two = graph.whole(2)
-    for _ in range(questions.depth):
-        value = graph("GatherElements", inputs, graph("Gather", asked, place), axis=1)
+    two = graph.integers(2)
+    for _ in range(splits.depth):
+        value = graph("GatherElements", inputs, graph("Gather", feature, place), axis=1)
         right = graph.cast(graph("Greater", value, graph("Gather", threshold, place)), TensorProto.INT64)
         place = graph("Gather", child, graph("Add", graph("Mul", place, two), right))
-    return graph("ReduceSum", graph("Gather", graph.real(questions.leaf), place), graph.whole([1]))
+    return graph("ReduceSum", graph("Gather", graph.real(splits.leaf), place), graph.integers([1]))
 
 
 def _mixture(graph: _Graph, arrays: dict[str, AnyArray], wishes: str) -> str:
     """Return the mean over forecasters; the search is that of `swapcal.batch.standalone`, the walk a Loop."""
     ladder = _Ladder(graph, wishes, arrays["z"], arrays["member"])
-    rows = graph("Gather", graph("Shape", wishes), graph.whole([0]))
-    shape, one = graph("Concat", rows, graph.whole([arrays["ends"].shape[1]]), axis=0), graph.whole(1)
-    first, middle, last = (graph("Expand", graph.whole(places[None]), shape) for places in arrays["ends"])
+    rows = graph("Gather", graph("Shape", wishes), graph.integers([0]))
+    shape, one = graph("Concat", rows, graph.integers([arrays["ends"].shape[1]]), axis=0), graph.integers(1)
+    first, middle, last = (graph("Expand", graph.integers(places[None]), shape) for places in arrays["ends"])
     w, level = ladder.at(graph, middle)
     above = graph("GreaterOrEqual", w, level)
     lo, hi = graph("Where", above, middle, first), graph("Where", above, last, middle)
@@ -298,7 +299,7 @@ def _mixture(graph: _Graph, arrays: dict[str, AnyArray], wishes: str) -> str:
     steps = graph.cast(graph("Mul", graph("Div", gained, room), width), TensorProto.INT64)
     start = graph("Min", graph("Sub", hi, one), graph("Add", lo, steps))
     longest = int((arrays["ends"][2] - arrays["ends"][0]).max()) + 1
-    most = graph.whole(3 * (longest.bit_length() + 2))  # every third step halves what is left
+    most = graph.integers(3 * (longest.bit_length() + 2))  # every third step halves what is left
     ends = [graph.name() for _ in range(3)]
     truth = graph.constant(np.array(True))
     graph.nodes.append(helper.make_node("Loop", [most, truth, lo, hi, start], ends, body=_walk(graph, ladder)))
@@ -306,17 +307,17 @@ def _mixture(graph: _Graph, arrays: dict[str, AnyArray], wishes: str) -> str:
     (w_low, z_low), (w_high, z_high) = ladder.at(graph, k), ladder.at(graph, graph("Add", k, one))
     u, v = graph("Sub", w_low, z_low), graph("Sub", z_high, w_high)
     positive = graph("Greater", u, graph.real(0.0))
-    whole = graph("Where", positive, graph("Add", u, v), graph.real(1.0))
-    share = graph("Where", positive, graph("Div", u, whole), graph.real(0.0))
+    total = graph("Where", positive, graph("Add", u, v), graph.real(1.0))
+    share = graph("Where", positive, graph("Div", u, total), graph.real(0.0))
     means = graph("Add", z_low, graph("Mul", share, graph("Sub", z_high, z_low)))
     return graph("ReduceMean", means, axes=[1], keepdims=1)
 
 
 class _Ladder:
-    """Every forecaster's levels and their learners' wishes, to look at by place."""
+    """Every forecaster's levels and their learners' wishes, by place."""
 
     def __init__(self, graph: _Graph, wishes: str, z: AnyArray, member: AnyArray) -> None:
-        self._wishes, self._z, self._member = wishes, graph.real(z), graph.whole(member)
+        self._wishes, self._z, self._member = wishes, graph.real(z), graph.integers(member)
 
     def at(self, graph: _Graph, k: str) -> tuple[str, str]:
         member = graph("Gather", self._member, k)
@@ -327,7 +328,7 @@ def _walk(parent: _Graph, ladder: _Ladder) -> Any:
     """Return one step of the walk: iteration, whether to go on, lo, hi and k in; the last four out."""
     graph = _Graph(parent)
     turn, going, lo, hi, k = (graph.name() for _ in range(5))
-    one = graph.whole(1)
+    one = graph.integers(1)
     (w_low, z_low), after = ladder.at(graph, k), graph("Add", k, one)
     w_high, z_high = ladder.at(graph, after)
     down = graph("And", graph("Less", w_low, z_low), graph("Greater", k, lo))
@@ -335,11 +336,11 @@ def _walk(parent: _Graph, ladder: _Ladder) -> Any:
     up = graph("And", graph("Not", down), rising)
     low, high = graph("Where", up, after, lo), graph("Where", down, k, hi)
     below = graph("Sub", high, one)
-    half = graph("Min", graph("Div", graph("Add", low, high), graph.whole(2)), below)
-    third = graph("Equal", graph("Mod", turn, graph.whole(3)), graph.whole(2))
+    half = graph("Min", graph("Div", graph("Add", low, high), graph.integers(2)), below)
+    third = graph("Equal", graph("Mod", turn, graph.integers(3)), graph.integers(2))
     moving = graph("Or", up, down)
     step = graph("Where", third, half, graph("Where", down, below, low))
     then = graph("Where", moving, step, k)
-    moves = graph("ReduceSum", graph.cast(moving, TensorProto.INT64), graph.whole([0, 1]), keepdims=0)
-    again = graph("Greater", moves, graph.whole(0))
+    moves = graph("ReduceSum", graph.cast(moving, TensorProto.INT64), graph.integers([0, 1]), keepdims=0)
+    again = graph("Greater", moves, graph.integers(0))
     return graph.step("walk", [turn, going, lo, hi, k], [again, low, high, then], TensorProto.INT64, None)

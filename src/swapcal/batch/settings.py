@@ -22,8 +22,8 @@ SCORE, GIVEN = 0.5, 0.1
 GROUPS, OTHERS = 0.3, 0.3
 """Norms of all group coordinates together and of all others: ¼ + ¼ + 0.01 + 0.09 + 0.09 ≤ 1.
 
-The ridge λ makes a small coordinate expensive to rely on: a group's offset at one level needs some λG/0.09 rows to be
-believed, and until then the pooled correction stands.
+The ridge λ makes a small coordinate expensive to rely on: a group's offset at one level needs some λG/0.09 rows to
+count, and until then the pooled correction stands.
 """
 MOST_COORDINATES = 128
 SCORES = 3
@@ -34,13 +34,13 @@ def lay_out(features: FittedEncoder, rows: EncodedTable) -> Placement:
     category = np.full((len(features.categories), max([c.size for c in features.categories], default=1)), -1, np.int64)
     numeric = np.full(rows.Z.shape[1], -1, np.int64)
     groups = features.groups
-    rest = [j for j in range(len(category)) if j not in groups]
+    other_categories = [j for j in range(len(category)) if j not in groups]
     width = _place_categories(features, rows, groups, category, SCORES)
     width = _place_numbers(numeric, width)
-    _place_categories(features, rows, rest, category, width)
-    others = len(features.numbers) + len(features.rated) + len(rest)
-    sizes = [GROUPS / np.sqrt(len(groups)) if j in groups else OTHERS / np.sqrt(others) for j in range(len(category))]
-    number_size = OTHERS / (3.0 * np.sqrt(max(others, 1)))
+    _place_categories(features, rows, other_categories, category, width)
+    n_other = len(features.numbers) + len(features.rated) + len(other_categories)
+    sizes = [GROUPS / np.sqrt(len(groups)) if j in groups else OTHERS / np.sqrt(n_other) for j in range(len(category))]
+    number_size = OTHERS / (3.0 * np.sqrt(max(n_other, 1)))
     return Placement(numeric, category, float(number_size), np.array(sizes), np.array([SCORE, GIVEN]))
 
 
@@ -107,7 +107,7 @@ def in_threads(
 
 
 class Target(NamedTuple):
-    """What a grid is made for."""
+    """The error that a grid of levels is chosen for."""
 
     rule: str
     """Of the number of levels, in `bounds.default_levels`."""
@@ -126,9 +126,9 @@ CORRECTIONS = ("auto", "linear", "trees", "none")
 FEWEST_FOR_TREES = 500
 """Rows below which "auto" grows no trees: a fold would hold out too few rows to measure their benefit."""
 RIDGES = (256.0, 16.0, 1.0)
-"""Stay at the corrected score, close to it, or leave it soon: the one with the least squared error as it went is kept.
+"""Ridges that stay at the corrected score, close to it, or leave it soon; the least squared error decides.
 
-The first is for scores that need nothing: leaving them costs up to 0.3 % in log loss.
+The first is for scores that need no correction: leaving them costs up to 0.3 % in log loss.
 """
 
 
@@ -221,7 +221,7 @@ class FitSettings:
         >>> settings.check_rows(416_000_000, 10, lambda comparators: 10.0)
         Traceback (most recent call last):
         ...
-        ValueError: rows: given 416,000,000, expected at least ..., the number the theorem asks for to promise an ...
+        ValueError: rows: given 416,000,000, expected at least ..., the number the theorem needs for an error ...
         """
         target = TARGETS[self.target]
         if self.epsilon is None or target is None:
@@ -230,7 +230,7 @@ class FitSettings:
         if self.promised(rows, dim, start) > self.epsilon:
             needed = first_below(lambda count: self.promised(count, dim, start), self.epsilon)
             raise ValueError(
-                f"rows: given {rows:,}, expected at least {needed:,.0f}, the number the theorem asks for to promise "
-                f"an error of {self.epsilon} for target {self.target!r} with {dim} coordinates at confidence "
-                f"{1 - self.delta:.3g}; leave epsilon out to fit without that promise"
+                f"rows: given {rows:,}, expected at least {needed:,.0f}, the number the theorem needs for an error of "
+                f"{self.epsilon} for target {self.target!r} with {dim} coordinates at confidence {1 - self.delta:.3g}; "
+                "leave epsilon out to fit without that guarantee"
             )

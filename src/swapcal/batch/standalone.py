@@ -44,8 +44,8 @@ def _require(fine, name, given, expected):
 def _spelt(value):
     """Return what a value of a column of texts is called in the file; whole numbers and truth values are texts, too."""
     value = str(value).lower() if isinstance(value, (bool, np.bool_)) else value
-    whole = isinstance(value, (int, float, np.number)) and float(value).is_integer()
-    return "missing" if value is None or value != value else f"text {int(float(value)) if whole else value!s}"
+    is_whole = isinstance(value, (int, float, np.number)) and float(value).is_integer()
+    return "missing" if value is None or value != value else f"text {int(float(value)) if is_whole else value!s}"
 
 
 def _to_simplex(odds, divisor=0.0):

@@ -1,4 +1,4 @@
-"""What the file of a batch model holds, and what keeps the kernels inside it."""
+"""The contents of a batch model's file, with the bounds that keep the kernels inside its arrays."""
 
 from typing import Any
 
@@ -66,7 +66,7 @@ RULES = {
 
 
 def fields(settings: Settings, shapes: Shapes) -> dict[str, Field]:
-    """Return the arrays of a model; one without scores of others brings its own scorer, one with trees the trees."""
+    """Return the arrays of a model: with a scorer if it was fitted without scores, with trees if it has some."""
     features = settings["features"]
     n, rated = len(features["numeric"]), len(features.get("rated", ()))
     same = {name: whole(n, n) for name in ("centre", "spread", "flag")}

@@ -355,7 +355,7 @@ def _depth(horizon: float, levels: int, delta: float, events: int) -> float:
     return log(events * variance_scales(horizon) * (levels + 1) / delta)
 
 
-# Declared rates, the theorems that declare them, and the samples they ask for.
+# Declared rates, the theorems that declare them, and the sample sizes they need.
 
 SYSTEMS = ("paper", "ours", "previous")
 
@@ -422,7 +422,7 @@ def sample_complexity(
     Parameters
     ----------
     epsilon
-        Error wanted.
+        Largest error allowed.
     dim
         Dimension d.
     target

@@ -108,7 +108,7 @@ def require_choice(name: str, value: str, choices: Iterable[str]) -> None:
         raise ValueError(f"{name}: given {value!r}, expected {', '.join(known[:-1])} or {known[-1]}")
 
 
-# How fine a uniform grid the theorems ask for.
+# How fine a uniform grid the theorems need.
 
 TARGETS = {"smcal": 1 / 3, "omni": 1 / 3, "sreg": 1 / 5, "batch-omni": 1 / 3, "batch-agnostic": 1 / 5}
 
@@ -228,7 +228,7 @@ def proper_hedge_gap(width: float, curvature: float) -> Bound:
     return Bound(curvature * width**2 / 8, None, "ours: two-point hedge for proper losses")
 
 
-# What bounds of shards say about their union.
+# Bounds of the union of shards.
 
 
 def union_of_shards(shards: Sequence[Bound]) -> Bound:

@@ -295,8 +295,8 @@ def discounted_mass(window: float, horizon: float | None = None) -> Bound:
     require_range("window", window, low=1.0)
     if horizon is not None:
         require_range("horizon", horizon, low=0.0)
-    kept = 1.0 if horizon is None else -expm1(-horizon / window)
-    return Bound(kept / -expm1(-1.0 / window), 0.0, "ours: rounds within a window")
+    factor = 1.0 if horizon is None else -expm1(-horizon / window)
+    return Bound(factor / -expm1(-1.0 / window), 0.0, "ours: rounds within a window")
 
 
 def discounted_ridge_regret(

@@ -1,4 +1,4 @@
-"""Monitoring: wealth that cannot grow against honest forecasts, and what follows at every time at once.
+"""Monitoring: wealth that cannot grow against calibrated forecasts, and what follows at every time at once.
 
 Throughout, rows come in an order that does not depend on their labels; F_t is all that is known before the label of
 row t: the earlier rows with their labels, the record x_t and the forecast p_t. A cell (group and range of forecasts)
@@ -7,14 +7,14 @@ b_t = 1 + λ_t (s(y_t − p_t) − ε) on the rows of its cell, with λ_t ≥ 0 
 the cell is sound.
 
 *Outcomes of a chosen part.* Let L_t be 1 if the outcome of row t is obtained, which happens with probability
-π_t ≥ 1/w̄ given F_t, y_t and what else decides about it, but not hanging on y_t. The bet
+π_t ≥ 1/w̄ given F_t, y_t and whatever else selects rows, but does not depend on y_t. The bet
 b_t = 1 + (λ_t/w̄)(L_t/π_t)(s(y_t − p_t) − ε) has E[b_t | F_t] = 1 + (λ_t/w̄)(s·E[y_t − p_t | F_t] − ε), at most 1 if the
 cell is sound; as L_t/(w̄π_t) ≤ 1 it lies between 1 and the bet of a row without weight, so b_t > 0. Rows without an
 outcome leave wealth and sums as they are: the run length counts rows with one.
 
 *Clusters.* Rows that belong together are one step: with b̄ the mean of the gains of a cluster's rows in the cell,
 E[b̄ | F] ≤ 1 if clusters are independent and s·E[y − p | x, p] ≤ ε on each row, whatever the rows of a cluster share.
-A second bet on a cluster could know its fate, so each bets once.
+A second bet on a cluster could depend on its outcomes, so each bets once.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ TILTS = tuple(0.8 * 2.0**-i for i in range(16))
 
 
 def ville(alpha: float) -> Bound:
-    """Ville's inequality: honest wealth that starts at 1 ever reaches 1/α with probability at most α.
+    """Ville's inequality: the wealth of sound cells, which starts at 1, ever reaches 1/α with probability at most α.
 
     *Proof.* W_t = Σ w_c W_{c,t} with weights adding to at most 1 and W_{c,t} = Π b is a nonnegative supermartingale.
     Stop it when it reaches 1/α: E[W] ≤ 1 and Markov. Dropping cells that are not sound leaves a supermartingale, so

@@ -245,7 +245,7 @@ class StreamReader:
 
     def _usable(self) -> Iterator[StreamTable]:
         used, complaint = 0, ""
-        for piece in self._source.pieces(self.roles.kinds(), self._jobs, others=ReadAs.feature):
+        for piece in self._source.pieces(self.roles.kinds(), self._jobs, unnamed=ReadAs.feature):
             self.total = piece.total if piece.is_whole else None
             stream, bad = self._checked(piece)
             complaint = complaint or bad.complaint

@@ -24,10 +24,10 @@ def flights(*, arrivals: bool = False) -> Any:
     """Return the flights of 2013 in order of scheduled departure, as an Arrow table.
 
     Columns: t (scheduled departure), carrier, flight, origin, dest, month, dow, hour, distance, the hour's weather at
-    the origin, and y (1 if the flight arrived 15 minutes late or more, was cancelled or diverted). Whatever becomes
-    known only after departure is left out, but for when it does, on request: with `arrivals` also matures (15 minutes
-    after the scheduled arrival, when every outcome is known) and known (when this one was: a cancellation at the
-    scheduled departure, as the data say no better, an arrival in time when it happened, all else at maturity).
+    the origin, and y (1 if the flight arrived 15 minutes late or more, was cancelled or diverted). Values known only
+    after departure are left out. With `arrivals` there are two columns more: matures (15 minutes after the scheduled
+    arrival, when every outcome is known) and known (when this one was: a cancellation at the scheduled departure, for
+    lack of better data, an arrival in time when it happened, all others at maturity).
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -112,11 +112,11 @@ def _weather_at(origins: list[str], hours: Any) -> dict[str, Any]:
     stamps = (months.astype("datetime64[D]") + (parts[2] - 1)).astype("datetime64[h]") + parts[3]
     row_of = {key: row for row, key in enumerate(zip(weather["origin"].to_pylist(), stamps.astype(int), strict=True))}
     rows = np.array([row_of.get(key, -1) for key in zip(origins, hours.astype(int), strict=True)])
-    found = {}
+    columns = {}
     for name in WEATHER:
         values = np.append(np.asarray(weather[name].to_numpy(), dtype=np.float64), np.nan)
-        found[name] = pa.array(values[rows], from_pandas=True)
-    return found
+        columns[name] = pa.array(values[rows], from_pandas=True)
+    return columns
 
 
 def _read(name: str) -> Any:

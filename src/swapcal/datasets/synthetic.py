@@ -14,9 +14,8 @@ from swapcal.kernels.state import ADAPTIVE, COIN, LEAVE_AHEAD, OPPOSE, Opponent,
 # Seeded streams to measure forecasters on: stochastic, drifting, adversarial.
 #
 # Every stream has contexts x = (½, 0.6 s, 0.6 u): a signal s uniform on [−1, 1] and, from d = 3 on, a point u uniform
-# on
-# the unit sphere of the other coordinates, so that chances spread alike in every dimension. Rows depend only on (name,
-# dim, seed, position) and the horizon T, not on the parts in which they are generated.
+# on the unit sphere of the other coordinates, so that chances spread alike in every dimension. Rows depend only on
+# (name, dim, seed, position) and the horizon T, not on the parts in which they are generated.
 #
 # - linear: a coin of chance ½ + 0.35 s.
 # - nonlinear: a coin of chance ½ + 0.4 sin(πs)·cos(2s); no linear function of x is right.
@@ -24,8 +23,7 @@ from swapcal.kernels.state import ADAPTIVE, COIN, LEAVE_AHEAD, OPPOSE, Opponent,
 # - rare: a coin of chance 0.01 + 0.008 s.
 # - oppose: 1 exactly when the mean of the issued distribution is below ½.
 # - adaptive: a coin of chance ½ + 0.3 s, moved by ±0.2 in whichever direction lengthens Σ(y − mean)x over the rounds
-# with
-#   a similar forecast.
+#   with a similar forecast.
 # - leave-ahead, hard for ℓ1 calibration: about T^{1/3} rates; each is tossed until the forecasts are T^{1/3} behind or
 #   T^{2/3} rounds have passed, and then left, so that what was lost is hard to win back.
 # - revealed: x takes about T^{1/3} values and reveals the chance; audited by groups that depend on the forecast.
@@ -198,7 +196,7 @@ class Stream:
 
 
 def prediction_groups(p: Array, chance: Array) -> Array:
-    """Return the membership, shape (n, 3), in groups that look at the forecast: above the chance, below it, everyone.
+    """Return the membership, shape (n, 3), in groups that depend on the forecast: above the chance, below it, all.
 
     Examples
     --------
@@ -213,7 +211,7 @@ def prediction_groups(p: Array, chance: Array) -> Array:
 
 
 class OnlineForecaster(Protocol):
-    """Anything with `predict` and `update` can be played against; the ticket needs `p` and `mean`."""
+    """A forecaster with `predict` and `update`; its tickets have `p` and `mean`."""
 
     def predict(self, x: Any) -> Any:
         """Return a ticket for one context."""
@@ -223,7 +221,7 @@ class OnlineForecaster(Protocol):
 
 
 @runtime_checkable
-class Duelist(Protocol):
+class HasDuel(Protocol):
     """A forecaster with a compiled loop against opponents: a `Forecaster` or a baseline."""
 
     def duel(self, X: Array, opponent: Opponent) -> Any:
@@ -239,7 +237,7 @@ class Part(NamedTuple):
     forecast: Any
 
 
-class Plain(NamedTuple):
+class TicketForecasts(NamedTuple):
     """Forecasts of a forecaster with its own kind of ticket."""
 
     p: Array
@@ -269,7 +267,7 @@ def play(forecaster: OnlineForecaster, stream: Stream) -> Iterator[Part]:
     notes = blank_notes(stream.dim, stream.longest_epoch)
     for X, chance, coins in stream.blocks():
         opponent = Opponent(stream.rule, chance, coins, notes, np.zeros(len(X)))
-        forecast = forecaster.duel(X, opponent) if isinstance(forecaster, Duelist) else _loop(forecaster, X, opponent)
+        forecast = forecaster.duel(X, opponent) if isinstance(forecaster, HasDuel) else _loop(forecaster, X, opponent)
         yield Part(X, opponent.labels, chance, forecast)
 
 
@@ -286,10 +284,10 @@ def played(forecaster: OnlineForecaster, stream: Stream) -> Part:
     parts = list(play(forecaster, stream))
     X, y, chance = (np.concatenate([part[k] for part in parts]) for k in range(3))
     p, mean = (np.concatenate([getattr(part.forecast, name) for part in parts]) for name in ("p", "mean"))
-    return Part(X, y, chance, Plain(p, mean))
+    return Part(X, y, chance, TicketForecasts(p, mean))
 
 
-def _loop(forecaster: OnlineForecaster, X: Array, opponent: Opponent) -> Plain:
+def _loop(forecaster: OnlineForecaster, X: Array, opponent: Opponent) -> TicketForecasts:
     seen = np.empty((2, len(X)))
     rule, chance, coins, notes, labels = opponent
     for t, x in enumerate(X):
@@ -297,7 +295,7 @@ def _loop(forecaster: OnlineForecaster, X: Array, opponent: Opponent) -> Plain:
         labels[t] = choose_label(rule, float(ticket.mean), x, float(chance[t]), float(coins[t]), notes)
         forecaster.update(ticket, labels[t])
         seen[:, t] = ticket.p, ticket.mean
-    return Plain(*seen)
+    return TicketForecasts(*seen)
 
 
 # Answers of a language model, judged by another: a table with known truth.
@@ -305,14 +303,14 @@ def _loop(forecaster: OnlineForecaster, X: Array, opponent: Opponent) -> Plain:
 TASKS = ("maths", "sql", "summary", "translation")
 LANGUAGES = ("en", "de", "hi")
 SKILL = {"maths": 0.2, "sql": 0.9, "summary": 1.6, "translation": 1.2, "en": 0.4, "de": 0.0, "hi": -0.7}
-FLATTERY = {"maths": 0.9, "sql": 0.2, "summary": -0.3, "translation": 0.0, "en": 0.0, "de": 0.1, "hi": 0.6}
-"""What a judge adds to its log-odds: it is too sure of sums, and of a language that it knows little of."""
+JUDGE_BIAS = {"maths": 0.9, "sql": 0.2, "summary": -0.3, "translation": 0.0, "en": 0.0, "de": 0.1, "hi": 0.6}
+"""Bias of the judge's log-odds: overconfident in mathematics, and in a language with little training data."""
 
 
 def judged_answers(n: int, seed: int = 0) -> dict[str, NDArray[Any]]:
-    """Return n made answers of a language model with a judge's confidence in each and whether each is right.
+    """Return n simulated answers of a language model, with a judge's confidence in each and whether each is right.
 
-    The judge sees half of what decides, is too sure of itself in some tasks and languages, and rounds to twentieths, as
+    The judge sees half of the log-odds, is overconfident in some tasks and languages, and rounds to twentieths, as
     confidences stated in words are.
 
     Returns
@@ -333,8 +331,8 @@ def judged_answers(n: int, seed: int = 0) -> dict[str, NDArray[Any]]:
     ease = rng.normal(0.0, 1.2, n)
     known = np.array([SKILL[one] + SKILL[other] for one, other in zip(task, language, strict=True)])
     odds = known + ease - 0.4 * (np.log(length) - 5.5)
-    flattery = np.array([FLATTERY[one] + FLATTERY[other] for one, other in zip(task, language, strict=True)])
-    stated = 1.0 + 0.5 * odds + flattery + rng.normal(0.0, 0.5, n)
+    bias = np.array([JUDGE_BIAS[one] + JUDGE_BIAS[other] for one, other in zip(task, language, strict=True)])
+    stated = 1.0 + 0.5 * odds + bias + rng.normal(0.0, 0.5, n)
     truth = 1.0 / (1.0 + np.exp(-odds))
     judge = np.clip(np.round(20.0 / (1.0 + np.exp(-stated))) / 20.0, 0.05, 0.95)
     correct = (rng.random(n) < truth).astype(np.int64)

@@ -29,8 +29,6 @@ from swapcal.kernels.state import (
     Memory,
 )
 
-# What a forecaster can prove about itself, in numbers and in sentences for users of the forecasts.
-
 NOTHING = "No label has been learned yet, so there is nothing to certify."
 LOOSE = 3.0
 """A bound of at least this many times the error is called loose, with the reason."""
@@ -51,8 +49,8 @@ class IssuedErrors:
         rules with values in [0, 1], one per level.
         None where outcomes have another range than [0, 1]: the best response to a mean is best for 0 and 1 only.
     cal : Σ_v |Σ (y - v)|, plain calibration.
-    labels : how many labels the sums are over: all of them, also beside a window; or those learned since a state was
-        loaded that a release before this one saved, which did not keep the levels drawn.
+    labels : how many labels the sums are over: all of them, also with a window. After loading a state of an earlier
+        release, which did not keep the levels drawn: those learned since.
     weight : the same, each label as often as it counts; divide by it for means.
     """
 
@@ -136,12 +134,12 @@ class Certificate:
     width: float = 1.0
 
     def scaled(self, width: float) -> "Certificate":
-        """Return the certificate on the scale of outcomes in a range of this width; it was about [0, 1].
+        """Return the certificate for outcomes in [0, 1] on the scale of outcomes in a range of this width.
 
         Examples
         --------
-        >>> found = Certificate(1, 0.5, 2, 3, 4, 4, 1, 1, 1, 10, 0, 2, 2).scaled(10.0)
-        >>> found.psmcal_1, found.psreg, found.bound, found.holds()
+        >>> scaled = Certificate(1, 0.5, 2, 3, 4, 4, 1, 1, 1, 10, 0, 2, 2).scaled(10.0)
+        >>> scaled.psmcal_1, scaled.psreg, scaled.bound, scaled.holds()
         (10.0, 200.0, 300.0, True)
         """
         squares = {name: getattr(self, name) for name in SQUARES}
@@ -159,7 +157,7 @@ class Certificate:
         return float(np.expm1(-self.rounds / self.window) / np.expm1(-1.0 / self.window))
 
     def holds(self, tolerance: float = 1e-6) -> bool:
-        """Tell whether psmcal_2 ≤ psreg ≤ tight ≤ bound ≤ theorem, and psmcal_2 ≤ theorem_psmcal.
+        """Return whether psmcal_2 ≤ psreg ≤ tight ≤ bound ≤ theorem, and psmcal_2 ≤ theorem_psmcal.
 
         Each pair is compared up to `tolerance` times the larger of its two numbers. A ridge of 1e8, the largest, leaves
         some eight digits of psreg; at ridges up to 1 it is exact to the last three or four bits.
@@ -209,16 +207,16 @@ class Certificate:
         return display("Certificate", sentences[0], dict(zip(names, sentences[1:], strict=False)) | details)
 
 
-def _sentences(found: Certificate) -> list[str]:
+def _sentences(cert: Certificate) -> list[str]:
     """Return what was computed, how far off that is in points, what bounds it, and what was promised."""
-    if not found.rounds:
+    if not cert.rounds:
         return [NOTHING]
-    sentences = [_saved(found), _moved(found), _bounded(found), _promised(found)]
-    return sentences if found.issued is None else [*sentences, _drawn(found.issued, found.rounds)]
+    sentences = [_saved(cert), _moved(cert), _bounded(cert), _promised(cert)]
+    return sentences if cert.issued is None else [*sentences, _drawn(cert.issued, cert.rounds)]
 
 
 def _drawn(issued: IssuedErrors, rounds: int) -> str:
-    """Say how far off the issued levels are; per forecast, rounded up."""
+    """Return a sentence on the errors of the issued levels, per forecast and rounded up."""
     if not issued.labels:
         return "Of the issued levels nothing is known: the saved state was of a release that did not keep them."
     which = (
@@ -235,29 +233,29 @@ def _drawn(issued: IssuedErrors, rounds: int) -> str:
     )
 
 
-def _short(found: Certificate) -> str:
-    """Say in a few words how much was left to save."""
-    if not found.rounds:
+def _short(cert: Certificate) -> str:
+    """Return in a few words how much was left to save."""
+    if not cert.rounds:
         return "no label learned yet"
-    holds = "" if found.holds() else ", DOES NOT HOLD"
-    saved, bound = rated(found.psreg / found.weight), rated(_tightest(found) / found.weight)
-    return f"{found.rounds:,} labels: at most {saved} squared error per forecast left to save, bound {bound}{holds}"
+    holds = "" if cert.holds() else ", DOES NOT HOLD"
+    saved, bound = rated(cert.psreg / cert.weight), rated(_tightest(cert) / cert.weight)
+    return f"{cert.rounds:,} labels: at most {saved} squared error per forecast left to save, bound {bound}{holds}"
 
 
-def _details(found: Certificate) -> list[str]:
+def _details(cert: Certificate) -> list[str]:
     """Return the numbers behind the sentences under their names in the theory, as sums over rounds."""
-    unclaimed = "late labels or row weights" if found.window is None else "a window"
-    theorem = f"not claimed ({unclaimed})" if found.theorem is None else f"{found.theorem:,.4g}"
-    tight = "" if found.tight is None else f", {found.tight:,.4g} with the start priced as the rows saw it"
+    unclaimed = "late labels or row weights" if cert.window is None else "a window"
+    theorem = f"not claimed ({unclaimed})" if cert.theorem is None else f"{cert.theorem:,.4g}"
+    tight = "" if cert.tight is None else f", {cert.tight:,.4g} with the start priced as the rows saw it"
     return [
-        f"Details, of the distributions, as sums over {_rounds(found)}, with {found.levels} levels and {found.dim} "
+        f"Details, of the distributions, as sums over {_rounds(cert)}, with {cert.levels} levels and {cert.dim} "
         "coordinates:",
-        f"  pseudo swap multicalibration: l2 {found.psmcal_2:,.4g}, l1 {found.psmcal_1:,.4g} (exact)",
-        f"  pseudo swap regret: {found.psreg:,.4g} (exact)",
-        f"  data-dependent bound: {found.bound:,.4g} (rounding {found.rounding:,.4g} + learning {found.learning:,.4g} "
-        f"+ prior {found.prior:,.4g}){tight}",
+        f"  pseudo swap multicalibration: l2 {cert.psmcal_2:,.4g}, l1 {cert.psmcal_1:,.4g} (exact)",
+        f"  pseudo swap regret: {cert.psreg:,.4g} (exact)",
+        f"  data-dependent bound: {cert.bound:,.4g} (rounding {cert.rounding:,.4g} + learning {cert.learning:,.4g} "
+        f"+ prior {cert.prior:,.4g}){tight}",
         f"  worst-case theorem: {theorem}",
-        *([] if found.issued is None else [_drawn_details(found.issued)]),
+        *([] if cert.issued is None else [_drawn_details(cert.issued)]),
     ]
 
 
@@ -269,59 +267,59 @@ def _drawn_details(issued: IssuedErrors) -> str:
     )
 
 
-def _tightest(found: Certificate) -> float:
+def _tightest(cert: Certificate) -> float:
     """Return the smaller of the bounds computed."""
-    return found.bound if found.tight is None else min(found.bound, found.tight)
+    return cert.bound if cert.tight is None else min(cert.bound, cert.tight)
 
 
-def _rounds(found: Certificate) -> str:
-    weighted = "" if found.total is None else ", by their weights"
-    if found.window is None:
-        return (f"the {found.rounds:,} labels learned" if found.rounds != 1 else "the one label learned") + weighted
-    return f"about the last {found.window:,.6g} of {found.rounds:,} labels learned{weighted}"
+def _rounds(cert: Certificate) -> str:
+    weighted = "" if cert.total is None else ", by their weights"
+    if cert.window is None:
+        return (f"the {cert.rounds:,} labels learned" if cert.rounds != 1 else "the one label learned") + weighted
+    return f"about the last {cert.window:,.6g} of {cert.rounds:,} labels learned{weighted}"
 
 
-def _saved(found: Certificate) -> str:
+def _saved(cert: Certificate) -> str:
     return (
         "No linear rule on these features with weights of bounded size, not even one for each of the "
-        f"{found.levels} levels, could have saved more than {rated(found.psreg / found.weight)} squared error per "
-        f"forecast over {_rounds(found)}, averaged over the issued distributions: computed, not estimated."
+        f"{cert.levels} levels, could have saved more than {rated(cert.psreg / cert.weight)} squared error per "
+        f"forecast over {_rounds(cert)}, averaged over the issued distributions: computed, not estimated."
     )
 
 
-def _moved(found: Certificate) -> str:
-    """Say it in points: at the best rule of a convex class around the level, moves squared are at most the saving."""
-    move = sqrt(max(found.psreg, 0.0) / found.weight)
-    far = f"{100 * move:.2g} points" if found.width == 1 else f"{move:.2g}"
+def _moved(cert: Certificate) -> str:
+    """Return it in points: at the best rule of a convex class around a level, moves squared are at most the saving."""
+    move = sqrt(max(cert.psreg, 0.0) / cert.weight)
+    far = f"{100 * move:.2g} points" if cert.width == 1 else f"{move:.2g}"
     return (
         f"Such rules would have moved the forecasts by at most {far} (root mean square over the same "
         "distributions); part of that is chance, which an audit separates."
     )
 
 
-def _bounded(found: Certificate) -> str:
-    if _tightest(found) / found.weight >= TRIVIAL * found.width**2:
+def _bounded(cert: Certificate) -> str:
+    if _tightest(cert) / cert.weight >= TRIVIAL * cert.width**2:
         return (
             "The bound computed beside it is not below that of always forecasting the middle yet: it needs more labels."
         )
-    rate = rated(_tightest(found) / found.weight)
+    rate = rated(_tightest(cert) / cert.weight)
     start = f"The bound computed beside it, of the distributions and for any labels, is {rate}"
-    times = found.bound / found.psreg if found.psreg > 0 else 1.0
+    times = cert.bound / cert.psreg if cert.psreg > 0 else 1.0
     if times < LOOSE:
         return f"{start} per forecast."
     return (
         f"{start} per forecast. With every level charged for its start before any row is seen it is "
-        f"{rated(found.bound / found.weight)}, {times:,.0f} times the error: that charge, set by the ridge before the "
-        f"rows come, is {100 * found.prior / found.bound:.0f} % of it, and short tables feel it most."
+        f"{rated(cert.bound / cert.weight)}, {times:,.0f} times the error: that charge, set by the ridge before the "
+        f"rows come, is {100 * cert.prior / cert.bound:.0f} % of it, and short tables feel it most."
     )
 
 
-def _promised(found: Certificate) -> str:
-    if found.theorem is None:
-        why = "labels came late or rows had weights" if found.window is None else "it is about all labels, not the last"
+def _promised(cert: Certificate) -> str:
+    if cert.theorem is None:
+        why = "labels came late or rows had weights" if cert.window is None else "it is about all labels, not the last"
         return f"The worst-case theorem about the distributions is not claimed: {why}."
-    promise = found.theorem / found.weight
-    if promise >= TRIVIAL * found.width**2:
+    promise = cert.theorem / cert.weight
+    if promise >= TRIVIAL * cert.width**2:
         return "The worst-case theorem about the distributions promises nothing yet: it needs many more labels."
     return (
         f"The worst-case theorem about the distributions had promised at most {rated(promise)} per forecast before the "
@@ -461,8 +459,8 @@ def _terms(
     """Return swap regret, realised excess, ‖θ_v - θ_0‖² and tight bound of sums over a learner's coordinates.
 
     Comparators see only the coordinates `at`. Few rows leave many comparators equally good. The one nearest to θ_0
-    counts, the only one that does not hang on rounding: θ_v maximises the regret less ε‖θ - θ_0‖², and εB² is added for
-    what that may miss.
+    counts, the only one that does not depend on rounding: θ_v maximises the regret less ε‖θ - θ_0‖², and εB² is added
+    for what that may miss.
     """
     level, own, seen, gram = np.array([v]), prior[None, at], g[None, at], G[None, at[:, None], at]
     gain, _ = errors.swap_regret(level, seen, gram)
@@ -475,11 +473,11 @@ def _terms(
     elsewhere = float(np.sum(prior**2) - np.sum(own**2))
     distance2 = float(np.sum((comparator - own) ** 2)) + elsewhere + missed
     tight = excess + _saved_near(v, G, g, prior, distance2)
-    saved = _made_up(float(gain[0]), float(errors.support_linear(seen)[0]) ** 2 / n, ridge)
+    saved = _raised_to_known(float(gain[0]), float(errors.support_linear(seen)[0]) ** 2 / n, ridge)
     return saved, excess + float(penalised[0]), distance2, tight + missed * min(1.0, ridge)
 
 
-def _made_up(gain: float, known: float, ridge: float) -> float:
+def _raised_to_known(gain: float, known: float, ridge: float) -> float:
     """Return a level's gain, raised to `known` as far as the rounding of G may hide it.
 
     v + ηf with f in F_1^lin and η = Σ α f(x)(y − v)/n saves at least nη², its share of PSMCal_2, which needs no G.
@@ -499,7 +497,7 @@ def _saved_near(v: float, G: Array, g: Array, start: Array, distance2: float) ->
 
 # G = P⁻¹ - λI is off by a few thousand times λ·2e-16 at most, and a gain by that; differences in the last digits stay.
 ROUNDED, LAST_DIGITS = 1e-12, 1e-12
-# What has faded to this is nothing, and its residuals are rounding.
+# A mass that has faded to this counts as 0: its residuals are rounding.
 FADED = 1e-9
 # Weight of the pull towards θ_0, what is paid for it per λ (or per Online Newton Step's βω/2 ≥ 0.01), and the largest
 # norm of a comparator in 2Θ_1.
@@ -513,14 +511,14 @@ _REACH = {"sreg": (4.0, 4.0 / np.sqrt(3.0), 0.0), "smcal": (2.0, 2.0 / np.sqrt(3
 
 def distance2_of(state: Memory, dim: int, target: str) -> float:
     """Return B² of fixed levels, the largest ‖θ - θ_0‖² over levels and comparators; attained at an extreme point."""
-    first, rest, centred = _REACH[target]
+    first_reach, tail_reach, centred = _REACH[target]
     slots, at = memory.slots_in_order(state), memory.places(dim, float(state.knobs[WINDOW]))
     prior = state.prior[slots].copy()
     elsewhere = np.sum(np.delete(prior, at, axis=1) ** 2, axis=1)
     prior = prior[:, at]
     prior[:, 0] -= centred * 2.0 * state.z[slots]
     head, tail = np.abs(prior[:, 0]), np.linalg.norm(prior[:, 1:], axis=1)
-    farthest = np.maximum((first + head) ** 2 + tail**2, head**2 + (rest + tail) ** 2)
+    farthest = np.maximum((first_reach + head) ** 2 + tail**2, head**2 + (tail_reach + tail) ** 2)
     return float(np.max(farthest + elsewhere))
 
 

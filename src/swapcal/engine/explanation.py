@@ -13,7 +13,7 @@ from swapcal._validate import UNIT, Span
 from swapcal.arrays import Array, Flags
 
 Name = tuple[str, str]
-"""of a term, and its kind"""
+"""name and kind of a term"""
 
 BOUNDS: Name = ("held between 0 and 1", "bounds")
 BASE: Name = ("base rate", "constant")
@@ -36,7 +36,7 @@ class Contribution:
 
 @dataclass(frozen=True)
 class Member:
-    """One of those whose log-odds the blend pools."""
+    """An expert or model whose log-odds the blend pools."""
 
     name: str
     share: float
@@ -89,11 +89,11 @@ class Explanation:
     def pool(self) -> float:
         """The probability, or share of the range, that the members' log-odds pool to; the middle without members."""
         shares = [(member.share, self.span.share(member.said)) for member in self.members]
-        odds = sum(weight * math.log(said / (1.0 - said)) for weight, said in shares)
+        odds = sum(weight * math.log(p / (1.0 - p)) for weight, p in shares)
         return self.span.value(1.0 / (1.0 + math.exp(-odds)))
 
     def in_units(self, span: Span) -> Self:
-        """Return the same on the scale of outcomes in a range; it was about shares of it."""
+        """Return an explanation in shares of a range on the scale of its outcomes."""
         if span == UNIT:
             return self
         held = f"held between {span.low:.10g} and {span.high:.10g}"
@@ -106,13 +106,13 @@ class Explanation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values, for JSON; `span` and `start` only if they differ from their defaults."""
-        plain = asdict(self)
-        own, start = plain.pop("span"), plain.pop("start")
-        return plain | ({} if own == UNIT else {"span": [*own]}) | ({"start": start} if start else {})
+        fields = asdict(self)
+        own, start = fields.pop("span"), fields.pop("start")
+        return fields | ({} if own == UNIT else {"span": [*own]}) | ({"start": start} if start else {})
 
     @classmethod
     def from_dict(cls, found: Mapping[str, Any]) -> Self:
-        """Return what `to_dict` wrote, as `client.about(…)["explanation"]` has it too."""
+        """Return the explanation that `to_dict` wrote; `client.about(…)["explanation"]` has the same form."""
         terms = tuple(Contribution(**term) for term in found["terms"])
         members = tuple(Member(**member) for member in found["members"])
         span = Span(*found.get("span", UNIT))
@@ -122,8 +122,8 @@ class Explanation:
     def since(self, before: Self) -> tuple[Contribution, ...]:
         """Return why the mean has changed since an earlier explanation: the amounts add up to the change, exactly.
 
-        Of the same record yesterday and today they say what was learned meanwhile; of a record that has changed, which
-        column did it.
+        For one record at two times they show what was learned in between; for a record that has changed, which column
+        changed the forecast.
 
         Examples
         --------
@@ -152,7 +152,7 @@ class Explanation:
     def change(self, before: Self) -> str:
         """Return in words why the mean has changed since an earlier explanation; see `since`.
 
-        Below the terms stands what they come to by kind: groups, features, scores, experts, the constant.
+        The last lines are the sums by kind: groups, features, scores, experts, the constant.
 
         Examples
         --------
@@ -189,10 +189,10 @@ class Explanation:
     def __str__(self) -> str:
         issued = "" if self.p == self.mean else f" (issued as {self._figure(self.p)})"
         lines = [f"forecast {self._figure(self.mean)}{issued} {self._sum()}", *self._bars(self.terms)]
-        said = [f"{m.name} {m.share:.0%} ({self._figure(m.said, 3)})" for m in self.members if m.share >= 0.005]
-        if said:
+        members = [f"{m.name} {m.share:.0%} ({self._figure(m.said, 3)})" for m in self.members if m.share >= 0.005]
+        if members:
             blend, pool = self._figure(self.blend), self._figure(self.pool)
-            lines.append(f"the blend of the experts says {blend}, pooled {pool}: {', '.join(said)}")
+            lines.append(f"the blend of the experts says {blend}, pooled {pool}: {', '.join(members)}")
         return "\n".join(lines)
 
     def __repr__(self) -> str:
@@ -235,8 +235,8 @@ def _largest(terms: tuple[Contribution, ...]) -> tuple[Contribution, ...]:
     """Return the largest terms, and the others added up."""
     if len(terms) <= SHOWN:
         return terms
-    rest = terms[SHOWN - 1 :]
-    return (*terms[: SHOWN - 1], Contribution(f"{len(rest)} others", "others", sum(term.amount for term in rest)))
+    smaller = terms[SHOWN - 1 :]
+    return (*terms[: SHOWN - 1], Contribution(f"{len(smaller)} others", "others", sum(term.amount for term in smaller)))
 
 
 def _bar(term: Contribution, amount: str, row: int, middle: float, scale: float) -> str:
@@ -269,9 +269,9 @@ def _bar(term: Contribution, amount: str, row: int, middle: float, scale: float)
 
 
 def sorted_terms(amounts: Mapping[Name, float], width: float = 1.0) -> tuple[Contribution, ...]:
-    """Return what contributes, largest first; `width` is that of the outcomes' range."""
-    found = ((name, kind, float(value)) for (name, kind), value in amounts.items() if abs(value) > NEGLIGIBLE * width)
-    return tuple(sorted(starmap(Contribution, found), key=lambda term: (-abs(term.amount), term.name)))
+    """Return the contributions that are not negligible, largest first; `width` is that of the outcomes' range."""
+    terms = ((name, kind, float(value)) for (name, kind), value in amounts.items() if abs(value) > NEGLIGIBLE * width)
+    return tuple(sorted(starmap(Contribution, terms), key=lambda term: (-abs(term.amount), term.name)))
 
 
 # Columns revealed one after the other: the steps of every order add up to the whole, so their means do.
@@ -281,23 +281,23 @@ MANY = 64  # columns, of which one order must do
 
 
 def reveal(order: list[int]) -> Flags:
-    """Return what is shown (n + 1, n): nothing, then one more in each row, in the given order."""
+    """Return flags (n + 1, n) of the columns revealed: none in the first row, one more in each next, in this order."""
     turn = np.argsort(order)
     return turn[None, :] < np.arange(len(order) + 1)[:, None]
 
 
 def reveal_orders(n: int) -> list[list[int]]:
-    """Return orders in which to go through n things; each is there backwards too."""
+    """Return orders of n columns, each also backwards."""
     starts = sorted({k * n // ORDERS for k in range(ORDERS if n <= MANY else 1)})
     forwards = [[*range(start, n), *range(start)] for start in starts]
     return forwards + [order[::-1] for order in forwards]
 
 
 def mean_steps(orders: list[list[int]], paths: Array) -> Array:
-    """Return what revealing each of n things adds, on average over the orders: (..., n) of paths (..., orders, n + 1).
+    """Return what revealing each of n columns adds, on average over the orders: (..., n) of paths (..., orders, n + 1).
 
-    Where no more than two things act together at a time, that is the Shapley value: of two, each comes first in half of
-    the orders.
+    Where no more than two columns act together, that is the Shapley value: of two, each comes first in half of the
+    orders.
     """
     steps = np.zeros((*paths.shape[:-2], paths.shape[-1] - 1))
     for k, order in enumerate(orders):

@@ -19,7 +19,7 @@ from swapcal.kernels.state import T_HIGH, T_LOW, T_MEAN, T_P, T_WEIGHT, Opponent
 # The ticket: what was forecast, and what is needed to learn from the label later.
 
 
-class Mark:
+class LearnedFlag:
     """Whether a forecast's label has been learned; copies of the forecast share it."""
 
     __slots__ = ("learned",)
@@ -34,8 +34,8 @@ class Mark:
         return self
 
 
-class Why:
-    """The object that can explain the forecast; not copied to other processes."""
+class Explainer:
+    """The function that explains a forecast; not copied to other processes."""
 
     __slots__ = ("explain",)
 
@@ -45,15 +45,15 @@ class Why:
     def __deepcopy__(self, memo: object) -> Self:
         return self
 
-    def __reduce__(self) -> "tuple[type[Why], tuple[()]]":
-        return Why, ()
+    def __reduce__(self) -> "tuple[type[Explainer], tuple[()]]":
+        return Explainer, ()
 
 
-NOBODY = Why()
+NO_EXPLAINER = Explainer()
 
 
 def _is_moved(ticket: Any) -> Any:
-    """Tell whether the engine cannot have drawn the level p of a ticket, or of each of many in columns."""
+    """Return whether the engine cannot have drawn the level p of a ticket, or of each of many in columns."""
     p, low, high, weight = ticket[T_P], ticket[T_LOW], ticket[T_HIGH], ticket[T_WEIGHT]
     impossible = ((p == low) & (weight == 1.0)) | ((p == high) & (weight == 0.0))
     return (p < low) | (p > high) | ((low < high) & impossible)
@@ -67,7 +67,7 @@ class Forecast:
     p : the issued level, drawn from the forecast's distribution; the guarantees are about it.
     mean : z*, the distribution's mean; the best single number, slightly off the levels.
     low, high : the lowest and highest level that could have been issued: neighbouring levels, when hedging. They are
-        no interval of confidence; how sure a forecast is, `Audit.around`, `Monitor.around` and `Live.around` measure.
+        not a confidence interval, which `Audit.around`, `Monitor.around` and `Live.around` compute.
     weight : the probability with which `high` was issued; with Blum–Mansour's mixing, levels between the two may have
         some too, and `Forecaster.distribution` returns all.
 
@@ -77,8 +77,8 @@ class Forecast:
 
     Hand it back with the label, whenever that comes: ``forecaster.update(forecast, y)``. A label is learned once per
     forecast: `copy.copy` and `copy.deepcopy` give the same forecast again, closed with the first of them. A pickle is
-    as open or closed as the forecast was when it was written; and asking `predict` twice gives two forecasts, equal but
-    each with a label of its own. Where a label might arrive twice, `Live` recognises it by its id.
+    as open or closed as the forecast was when it was written. Calling `predict` twice gives two equal forecasts, each
+    with a label of its own. Where a label might arrive twice, `Live` recognises it by its id.
     """
 
     __slots__ = ("_contexts", "_mark", "_mixes", "_owner", "_single", "_span", "_tickets", "_why")
@@ -100,11 +100,11 @@ class Forecast:
         self._mixes = mixes
         self._owner = owner
         self._single = single
-        self._mark = Mark(learned)
-        self._why = NOBODY
+        self._mark = LearnedFlag(learned)
+        self._why = NO_EXPLAINER
 
     def __setstate__(self, state: tuple[None, dict[str, Any]]) -> None:
-        self._span = UNIT  # what was pickled before there were others
+        self._span = UNIT  # pickles of earlier releases have none
         for name, value in state[1].items():
             setattr(self, name, writable(value))
 
@@ -150,12 +150,12 @@ class Forecast:
 
     @property
     def low(self) -> Any:
-        """The lowest level that could have been issued; no end of a confidence interval."""
+        """The lowest level that could have been issued; not the end of a confidence interval."""
         return self._in_units(self._level(T_LOW))
 
     @property
     def high(self) -> Any:
-        """The highest level that could have been issued; no end of a confidence interval."""
+        """The highest level that could have been issued; not the end of a confidence interval."""
         return self._in_units(self._level(T_HIGH))
 
     @property
@@ -174,8 +174,8 @@ class Forecast:
         return made_frame({name: np.atleast_1d(getattr(self, name)).tolist() for name in names}, backend)
 
     def explained_by(self, explain: "Callable[[int], Any]") -> Self:
-        """Let `explain` answer for each row; returns the forecast."""
-        self._why = Why(explain)
+        """Set `explain`, a function of the row; returns the forecast."""
+        self._why = Explainer(explain)
         return self
 
     def explain(self, row: int = 0) -> Any:
@@ -200,7 +200,7 @@ class Forecast:
 
     @staticmethod
     def check_open(forecast: object, owner: str) -> None:
-        """Refuse what is not an open forecast of this owner."""
+        """Raise TypeError or ValueError if `forecast` is not an open forecast of this owner."""
         if not isinstance(forecast, Forecast):
             raise TypeError(f"forecast: given {type(forecast).__name__}, expected a Forecast from this forecaster")
         if forecast._owner != owner:
@@ -267,7 +267,7 @@ class Player(Writable, ABC):
 
     @locked
     def predict(self, x: ArrayLike, event: object = None) -> Forecast:
-        """Return a forecast for one context; nothing changes, and asking again returns an equal ticket.
+        """Return a forecast for one context; nothing changes, and a second call returns an equal ticket.
 
         Parameters
         ----------
@@ -333,7 +333,7 @@ class Player(Writable, ABC):
         for start in range(0, len(rows), CHUNK):
             part = slice(start, start + CHUNK)
             named = keys if events is None else keys[part]
-            # kernels are compiled anew for arrays that are read-only, which may be maps of large files
+            # kernels would be compiled again for read-only arrays, such as maps of large files
             options = None if weights is None else RunOptions(weights=weights[part])
             self._advance(writable(rows[part]), writable(labels[part]), named, tickets[part], mixes, options)
             if progress is not None:
@@ -342,7 +342,7 @@ class Player(Writable, ABC):
 
     @locked
     def duel(self, X: ArrayLike, opponent: Opponent) -> Forecast:
-        """Play against an opponent that chooses each label when it has seen the distribution; see `datasets.play`.
+        """Play against an opponent that chooses each label from the issued distribution; see `datasets.play`.
 
         Parameters
         ----------
@@ -365,7 +365,7 @@ class Player(Writable, ABC):
         return Forecast(tickets, rows, mixes, self._owner, single=single, learned=False)
 
     def _placed(self, forecast: Forecast, X: Array) -> Array:
-        """Return the contexts of a forecast as they are now, or refuse a forecast that has no place here."""
+        """Return the contexts of a forecast as they are now. Raises ValueError if its levels do not exist here."""
         return X
 
     def _distributions(self, rows: int) -> int:

@@ -61,7 +61,7 @@ LEARNERS = {
 }
 MIXINGS = {"hedge": HEDGE, "blum-mansour": BLUM_MANSOUR}
 MOST_DIM = 1 << 20
-"""Of a forecaster in a file: a learner's factor has dim²/2 numbers."""
+"""Largest dimension of a forecaster in a file: a learner's factor has dim²/2 numbers."""
 RULES = {
     "dim": whole(1, MOST_DIM),
     "learner": one_of(*LEARNERS),
@@ -78,8 +78,8 @@ advance_one = DirectCall(advance)
 
 def fields(settings: Settings, shapes: Shapes) -> Fields:
     """Return the arrays of a state from `Forecaster.to_state`, of this or an earlier release."""
-    found = memory.fields(settings["dim"], LEARNERS[settings["learner"]][0], MIXINGS[settings["mixing"]], shapes)
-    return found if "drawn_from" in settings else memory.without_drawn(found)
+    arrays = memory.fields(settings["dim"], LEARNERS[settings["learner"]][0], MIXINGS[settings["mixing"]], shapes)
+    return arrays if "drawn_from" in settings else memory.without_drawn(arrays)
 
 
 FILE = archive.Kind(KIND, VERSION, RULES, fields)
@@ -108,9 +108,9 @@ class Forecaster(Player):
     seed : of the draws between the two levels.
     prior : (dim,) weights θ_0 from which every level's learner starts, for contexts in which a good forecast is already
         linear; by default each starts from its own level. Guarantees hold for any θ_0 and are best near a good one.
-    window : for a world that moves: regressions beside those of the levels remember about so many labels (a label's
-        share falls to 1/e), and the levels' start from what these say. The guarantees are over all rounds as before,
-        and `certificate(window=…)` covers recent rows. With ridge learners and hedging.
+    window : for drift: further regressions remember about so many labels (a label's share falls to 1/e), and the
+        levels' regressions start from their predictions. The guarantees are over all rounds as before, and
+        `certificate(window=…)` covers recent rows. With ridge learners and hedging.
 
     Examples
     --------
@@ -224,8 +224,8 @@ class Forecaster(Player):
     def grow(self, dim: int) -> None:
         """Append coordinates: contexts have `dim` of them from now on, the earlier ones in their old places.
 
-        To every learner a new coordinate looks as if it had always been there and always been 0, so certificates
-        go on. Open forecasts stay valid.
+        Every learner treats a new coordinate as if it had always been 0, so certificates go on. Open forecasts stay
+        valid.
         """
         if _validate.dimension(dim) < self._dim:
             raise ValueError(f"dim: given {dim}, expected at least the present {self._dim}; coordinates never go away")
@@ -235,7 +235,7 @@ class Forecaster(Player):
 
     @locked
     def set_ridge(self, ridge: float) -> None:
-        """Take another λ, as if constructed with it, but let levels refine as before; refused once a label was learned.
+        """Set another λ, as if constructed with it; levels refine as before. Raises ValueError after the first label.
 
         Examples
         --------
@@ -252,15 +252,15 @@ class Forecaster(Player):
     def play(self, X: Array, y: Array, events: Keys, tickets: Array, weights: Array | None = None) -> None:
         """Issue the rows whose tickets are blank and learn those that have a label, in order, filling in `tickets`.
 
-        For callers that keep tickets in arrays of their own; nothing is checked. With weights, which say how often each
-        label counts, `weighted_certificate` is theirs.
+        For callers that keep tickets in arrays of their own; nothing is checked. With weights, which count each
+        label that many times, use `weighted_certificate`.
         """
         options = None if weights is None else RunOptions(weights=weights)
         self._advance(X, y, events, tickets, self._blank_mixes(len(X)), options)
 
     @locked
     def play_one(self, x: Array, y: Array, event: Keys, ticket: Array) -> None:
-        """Do as `play` with one row, when hedging; see `DirectCall` for what the arrays must be."""
+        """Play one row, when hedging; see `DirectCall` for what the arrays must be."""
         while not advance_one.call(self._state, self._scratch, x, y, event, ticket, NO_MIX, 0, None, None):
             self._make_room()
 
@@ -297,12 +297,12 @@ class Forecaster(Player):
         theta = np.array([memory.linear_weights(self._state, slot, len(x)) for slot in slots])
         wishes = np.array([memory.wish(self._state, slot, x) for slot in slots])
         if self._state.codes[CODES_ADAPTIVE] == INNER and ticket[T_ISSUED] == self.rounds:
-            wishes = ticket[[T_W_LOW, T_W_HIGH]]  # as held between the inner levels, how near to 0 and 1 was allowed
+            wishes = ticket[[T_W_LOW, T_W_HIGH]]  # as clipped to the inner levels of that round
         return shares @ theta, float(shares @ (wishes - theta @ x))
 
     @property
     def owner(self) -> str:
-        """What forecasts of this forecaster say they are from."""
+        """The id that forecasts of this forecaster carry."""
         return self._owner
 
     @locked
@@ -323,19 +323,19 @@ class Forecaster(Player):
         (True, True)
         """
         if window is not None:
-            kept = f"{self._window:g}, the window" if self._window else "none: it was made without a window"
+            expected = f"{self._window:g}, the window" if self._window else "none: it was made without a window"
             if window != self._window:
-                raise ValueError(f"window: given {window!r}, expected {kept} of this forecaster")
+                raise ValueError(f"window: given {window!r}, expected {expected} of this forecaster")
             return certify_recent(self._state, self._dim, self._drawn_from)
         return certify(self._state, self._dim, self._learner, self._drawn_from, uniform=self._uniform)
 
     def weighted_certificate(self, window: float | None = None) -> Certificate:
         """Return the certificate of labels that count by weights: of the weighted sums, without worst-case theorem."""
-        found, inner = self.certificate(window), self._dim + RECENT_COORDINATES
+        certificate, inner = self.certificate(window), self._dim + RECENT_COORDINATES
         slots = memory.slots_in_order(self._state)
         recent = [] if window is None else [memory.recent_sums(self._state, slot, inner).mass for slot in slots]
         total = float(np.sum(self._state.mass[slots]) if window is None else np.sum(recent))
-        return replace(found, theorem=None, theorem_psmcal=None, total=total)
+        return replace(certificate, theorem=None, theorem_psmcal=None, total=total)
 
     @locked
     def issued_errors(self) -> IssuedErrors:
@@ -401,7 +401,7 @@ class Forecaster(Player):
     ) -> None:
         """Run the kernel over all rows, making room for new levels when the kernel requests it.
 
-        The worst-case theorem is not about weights other than 1: who brings such weights must not claim it.
+        The worst-case theorem does not cover weights other than 1: callers with such weights must not claim it.
         """
         done = 0
         while (done := advance(self._state, self._scratch, X, y, events, tickets, mixes, done, options, None)) < len(X):

@@ -130,7 +130,7 @@ def crossing(z: Sequence[float], wish: Callable[[int], list[float]]) -> tuple[in
     """Return k and the wishes of levels k and k + 1, with wish(low) ≥ z_low and wish(high) ≤ z_high.
 
     The walk of `swapcal.kernels.learners.crossing`, which finds the same k where there are several; a wish is computed
-    once. `wish` returns a level's wish, and what else is to be known of it.
+    once. `wish` returns a level's wish, followed by further numbers about it.
 
     Examples
     --------

@@ -52,7 +52,7 @@ FILE = archive.Kind(KIND, VERSION, RULES, fields)
 
 
 def blank(z: Array, columns: int, scores: int, seed: int) -> SparseMemory:
-    """Return the memory of a forecaster that has seen nothing: one group, everyone."""
+    """Return the memory of a forecaster before its first row: one group, everyone."""
     groups_share = 0.5 if scores else 1.0
     column_share = groups_share / (1 + columns)
     levels = len(z)
@@ -85,7 +85,7 @@ def _room_of(size: Integers) -> Integers:
 
 
 def packed(state: SparseMemory) -> dict[str, Any]:
-    """Return the arrays without spare room, without what follows from the others."""
+    """Return the arrays without spare room, except those that follow from the others."""
     groups = int(state.counts[kernel.GROUPS])
     arrays = state._asdict()
     start, size = arrays.pop("start")[:groups], state.size[:groups]
@@ -97,7 +97,7 @@ def packed(state: SparseMemory) -> dict[str, Any]:
 
 
 def unpacked(arrays: "dict[str, Any]") -> SparseMemory:
-    """Return memory with room to grow: twice of what is in use, and for any one row."""
+    """Return memory with room to grow: twice what is in use, and at least one row more."""
     size, cells, columns = arrays["size"], arrays["cells"], len(arrays["categories"])
     if int(size.sum()) != len(cells):
         raise ValueError(f"{int(size.sum())} cells by group, {len(cells)} in all")
@@ -214,7 +214,7 @@ class GroupCertificate:
     weight: float
 
     def holds(self, tolerance: float = 1e-6) -> bool:
-        """Tell whether psmcal_2 ≤ psreg = rounding + learning ≤ bound ≤ theorem, up to `tolerance` times the rounds."""
+        """Return whether psmcal_2 ≤ psreg = rounding + learning ≤ bound ≤ theorem, up to `tolerance` a round."""
         slack = tolerance * max(self.weight, 1.0)
         chain = [value for value in (self.psmcal_2, self.psreg, self.bound, self.theorem) if value is not None]
         same = abs(self.rounding + self.learning - self.psreg) <= slack
@@ -302,9 +302,9 @@ def _best_rules(state: SparseMemory, level: Integers, gain: Array, share: Array)
 
 
 def _largest(level: Integers, values: Array, levels: int) -> Array:
-    found = np.zeros(levels)
-    np.maximum.at(found, level, values)
-    return found
+    largest = np.zeros(levels)
+    np.maximum.at(largest, level, values)
+    return largest
 
 
 def _squared(largest: Array, n: Array) -> float:

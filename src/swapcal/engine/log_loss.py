@@ -24,7 +24,7 @@ from swapcal.kernels.tally import FLOOR
 
 KIND, VERSION = "log-loss", 1
 MOST_EXPERTS = 1 << 16
-PLAIN = RunOptions()
+NO_OPTIONS = RunOptions()
 RULES = {"experts": whole(1, MOST_EXPERTS), "owner": TEXT}
 
 
@@ -83,7 +83,7 @@ class LogCertificate:
     weight: float
 
     def holds(self, tolerance: float = 1e-6) -> bool:
-        """Tell whether klcal ≤ psreg ≤ bound ≤ theorem, up to `tolerance` times the rounds."""
+        """Return whether klcal ≤ psreg ≤ bound ≤ theorem, up to `tolerance` times the rounds."""
         slack = tolerance * max(self.weight, 1.0)
         chain = [value for value in (self.klcal, self.psreg, self.bound, self.theorem) if value is not None]
         return all(a <= b + slack for a, b in pairwise(chain))
@@ -205,7 +205,7 @@ class LogForecaster(FixedLevelsPlayer):
     def _advance(
         self, X: Array, y: Array, events: Keys, tickets: Array, mixes: Array, options: RunOptions | None = None
     ) -> None:
-        given = PLAIN if options is None else options
+        given = NO_OPTIONS if options is None else options
         kernel.advance_log(self._memory, self._scratch, X, y, events, tickets, given)
 
     def __repr__(self) -> str:

@@ -44,8 +44,8 @@ from swapcal.engine.oracle_mixture import (
     OracleMixture,
     check_distinct,
     learners,
-    lent,
-    made,
+    make_oracle,
+    oracle_input,
     regret_of,
 )
 from swapcal.kernels.draw import uniform
@@ -67,7 +67,7 @@ from swapcal.kernels.state import (
 __all__ = ["Oracle", "OracleForecaster"]
 
 RIDGE, KAPPA = 1.0, 0.2
-"""λ and κ of the levels, as `Forecaster` has them."""
+"""λ and κ of the levels, the defaults of `Forecaster`."""
 MOST_WEIGHT = 1e100
 """Certificates take squares of sums of weights, which overflow beyond 1e154."""
 CONSTANT = np.array([[0.5]])
@@ -118,7 +118,7 @@ class OracleForecaster(Writable):
     beside : learners that join the oracle on every level: "ridge", the engine's own, for which x must be an array in
         X (first coordinate ½, norm at most 1), and further functions as `make`. Exponential weights combine them, at
         a cost of at most 2 ln M a level for M learners, labels on time and weights up to 1. () for none: then x may be
-        anything the oracle understands.
+        anything the oracle reads.
     seed : of the draws between levels.
     mixing : "hedge" (two neighbouring levels) or "blum-mansour" (a stationary distribution over all levels, as in the
         paper; every oracle predicts in every row).
@@ -196,23 +196,23 @@ class OracleForecaster(Writable):
 
     @locked
     def predict(self, x: Any, event: object = None) -> Forecast:
-        """Return a forecast for x; nothing changes, and asking again returns an equal forecast.
+        """Return a forecast for x; nothing changes, and a second call returns an equal forecast.
 
         Parameters
         ----------
-        x : what the oracles understand; arrays and collections are copied, anything else must stay as it is for as
+        x : what the oracles read; arrays and collections are copied, anything else must stay as it is for as
             long as the forecaster keeps its rows. Oracles get arrays read-only, and a copy of a dict or list.
         event : an id (int, str or bytes) that determines the draw between the levels; by default the draw depends on
             the number of labels learned and on x, of which arrays, numbers, text and collections of them count.
         """
-        kept = self._context(x) if self._ridge else _kept(x)
-        linear = self._linear(kept) if self._ridge else None
-        draw = self._draw(kept, event)
+        context = self._context(x) if self._ridge else _copied(x)
+        linear = self._linear(context) if self._ridge else None
+        draw = self._draw(context, event)
         issue = self._hedged if self._mixing == "hedge" else self._stationary
-        ticket, played = issue(kept, linear, draw)
+        ticket, played = issue(context, linear, draw)
         tickets = np.array([[*ticket, float(self.rounds), 0.0, 0.0, 0.0]])
-        # who was taught is kept with the forecast, so that a label whose learning failed half-way can be learned again
-        given: Any = (kept, self._history, played, set())
+        # the set of oracles that learned the label, so that a label whose learning failed half-way can be learned again
+        given: Any = (context, self._history, played, set())
         return Forecast(tickets, given, NO_MIX, self._owner, single=True, learned=False)
 
     @locked
@@ -221,7 +221,7 @@ class OracleForecaster(Writable):
 
         If an oracle raises, the label counts nowhere and the forecast stays open. Oracles of the row that had learned
         it before keep it, and are left out when `update` is called with that forecast again. From then on no bound or
-        theorem of the oracles is claimed: what they learned is no longer what is counted.
+        theorem of the oracles is claimed: their sums no longer equal those of the forecaster.
         """
         Forecast.check_open(forecast, self._owner)
         label, count = _validate.label(y), _weight(weight)
@@ -395,7 +395,7 @@ class OracleForecaster(Writable):
         return [float(each) for each in ticket], [[float(k), float(p[k]), *wishes[k]] for k in at]
 
     def _draw(self, x: Any, event: object) -> float:
-        named = b"%d %b" % (self.rounds, _mark(x)) if event is None else event
+        named = b"%d %b" % (self.rounds, _fingerprint(x)) if event is None else event
         return float(uniform(self._seed, np.uint64(_validate.event_key(named))))
 
     # Learning.
@@ -410,7 +410,7 @@ class OracleForecaster(Writable):
         """Let the oracles of a level learn a row, except those that did so before another one raised."""
         for number, oracle in enumerate(self._mixtures[slot].oracles):
             if alpha > 0.0 and (slot, number) not in taught:
-                oracle.update(lent(x), y, alpha)
+                oracle.update(oracle_input(x), y, alpha)
                 taught.add((slot, number))
 
     def _enter(self, forecast: Forecast, x: Any, y: float, count: float, played: list[list[float]]) -> None:
@@ -422,7 +422,7 @@ class OracleForecaster(Writable):
         if self._adaptive and not self._ridge:
             self._price([int(play[0]) for play in played])
         context = np.array(x, np.float64).reshape(1, -1) if self._ridge else CONSTANT.copy()
-        mix = self._whole(played) if self._mixing == "blum-mansour" else NO_MIX
+        mix = self._distribution(played) if self._mixing == "blum-mansour" else NO_MIX
         call = advance_one if count == 1.0 else advance_weighted
         options = None if count == 1.0 else RunOptions(weights=np.array([count]))
         label, ticket = np.array([y]), forecast._tickets
@@ -433,7 +433,7 @@ class OracleForecaster(Writable):
         for slot, alpha, w, *wishes in played:
             self._mixtures[int(slot)].charge(w, wishes, y, count * alpha)
 
-    def _whole(self, played: list[list[float]]) -> Array:
+    def _distribution(self, played: list[list[float]]) -> Array:
         """Return the distribution as the kernel reads it: each slot's probability, then each slot's wish."""
         n = len(self._mixtures)
         mix = np.zeros((1, 2 * n))
@@ -442,14 +442,14 @@ class OracleForecaster(Writable):
         return mix
 
     def _price(self, slots: Iterable[int]) -> None:
-        """Let an interval split when rounding costs more than what its oracles promise to lose, where they do."""
+        """Let an interval split when rounding costs more than the regret bound of its oracles, where they have one."""
         for slot in slots:
             promised = regret_of(self._mixtures[slot].oracles[0], float(self._state.mass[slot]))
             if promised is not None:
                 self._state.potential[slot] = promised
 
     def _add_oracles(self, low: int, high: int) -> None:
-        """Give the newest level its oracles, as the neighbour that has learned more says; else take it back."""
+        """Give the newest level oracles, by `newborn` of the neighbour that learned more; if that raises, remove it."""
         new, state = len(self._mixtures), self._state
         parent = low if state.mass[low] >= state.mass[high] else high
         try:
@@ -474,7 +474,7 @@ class OracleForecaster(Writable):
         )
 
     def _mixture_at(self, level: float) -> OracleMixture:
-        return OracleMixture(level, [made(make, level) for make in self._makes], len(self._makes) + self._ridge)
+        return OracleMixture(level, [make_oracle(make, level) for make in self._makes], len(self._makes) + self._ridge)
 
     def _sort(self) -> None:
         """Read the order of the levels."""
@@ -502,18 +502,18 @@ def _weight(value: Any) -> float:
     return weight
 
 
-def _kept(x: Any) -> Any:
+def _copied(x: Any) -> Any:
     """Return x as the forecast and the log keep it: arrays and collections are copied, arrays read-only."""
     if isinstance(x, np.ndarray):
-        kept = np.array(x)
-        kept.flags.writeable = False
-        return kept
+        copied = np.array(x)
+        copied.flags.writeable = False
+        return copied
     return copy.deepcopy(x) if isinstance(x, dict | list | tuple | set) else x
 
 
-def _mark(x: Any) -> bytes:
-    """Return bytes that tell x from others, the same in every process; of foreign objects only the type is known."""
+def _fingerprint(x: Any) -> bytes:
+    """Return bytes that identify x in every process; of objects without a stable repr, those of the type's name."""
     if isinstance(x, np.ndarray) and x.dtype.kind in "biuf":
         return x.tobytes()
-    plain = isinstance(x, dict | list | tuple | str | bytes | int | float | np.generic)
-    return repr(x).encode("utf-8", "surrogatepass") if plain else type(x).__name__.encode()
+    has_stable_repr = isinstance(x, dict | list | tuple | str | bytes | int | float | np.generic)
+    return repr(x).encode("utf-8", "surrogatepass") if has_stable_repr else type(x).__name__.encode()

@@ -198,7 +198,7 @@ class OracleCertificate:
     _slots: tuple[int, ...] = ()
 
     def holds(self, tolerance: float = 1e-9) -> bool:
-        """Tell whether psreg ≤ bound ≤ theorem, as far as they are known, and whether `linear` holds.
+        """Return whether psreg ≤ bound ≤ theorem, as far as they are known, and whether `linear` holds.
 
         Each pair is compared up to `tolerance` times the larger of its numbers, or 1. False means that an oracle lost
         more than it promised.
@@ -228,14 +228,14 @@ class OracleCertificate:
     def as_dict(self) -> dict[str, Any]:
         """Return the numbers by name, arrays as lists, those of `linear` within it."""
         names = [name for name in self.__slots__ if not name.startswith("_")]
-        return {name: _plain(getattr(self, name)) for name in names}
+        return {name: _as_json(getattr(self, name)) for name in names}
 
     def sentences(self) -> list[str]:
         """Return what the numbers mean, most important first."""
         if not self.weight:
             return [NOTHING]
-        found = [_against_class(self), _rounded(self), _promised(self)]
-        return found if self.linear is None else [*found, self.linear.sentences()[0]]
+        sentences = [_against_class(self), _rounded(self), _promised(self)]
+        return sentences if self.linear is None else [*sentences, self.linear.sentences()[0]]
 
     def __str__(self) -> str:
         return "\n".join([*self.sentences(), *_details(self)])
@@ -246,48 +246,48 @@ class OracleCertificate:
         return f"OracleCertificate({self.rounds:,} labels: swap regret {known}{holds})"
 
     def _repr_html_(self) -> str:
-        found = self.sentences()
+        sentences = self.sentences()
         return display(
-            "OracleCertificate", found[0], dict(zip(("rounding", "promise", "linear"), found[1:], strict=False))
+            "OracleCertificate", sentences[0], dict(zip(("rounding", "promise", "linear"), sentences[1:], strict=False))
         )
 
 
-def _plain(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value.tolist()
     return value.as_dict() if isinstance(value, Certificate) else value
 
 
-def _against_class(found: OracleCertificate) -> str:
-    if found.psreg is None:
+def _against_class(cert: OracleCertificate) -> str:
+    if cert.psreg is None:
         return (
             "The oracle does not compute the best functions of its class in hindsight, so the swap regret against that "
             "class is not known; against(fitter) measures it against a regressor."
         )
-    lower, upper = (rated(value / found.weight) for value in found.psreg)
+    lower, upper = (rated(value / cert.weight) for value in cert.psreg)
     least = "" if lower == upper else f" (and some could have saved {lower})"
     return (
-        f"No rule of the oracle's class, not even one for each of the {len(found.levels)} levels, could have saved "
-        f"more than {upper} squared error per forecast{least} over the {counted(found.rounds, 'label')} learned, "
+        f"No rule of the oracle's class, not even one for each of the {len(cert.levels)} levels, could have saved "
+        f"more than {upper} squared error per forecast{least} over the {counted(cert.rounds, 'label')} learned, "
         "averaged over the issued distributions."
     )
 
 
-def _rounded(found: OracleCertificate) -> str:
-    text = f"Playing levels instead of wishes cost {_signed(found.rounding / found.weight)} squared error per forecast"
-    if found.members == 1:
+def _rounded(cert: OracleCertificate) -> str:
+    text = f"Playing levels instead of wishes cost {_signed(cert.rounding / cert.weight)} squared error per forecast"
+    if cert.members == 1:
         return f"{text}."
-    total = float(np.sum(found.combining)) / found.weight
-    return f"{text}; combining {found.members} learners a level instead of the oracle alone cost {_signed(total)}."
+    total = float(np.sum(cert.combining)) / cert.weight
+    return f"{text}; combining {cert.members} learners a level instead of the oracle alone cost {_signed(total)}."
 
 
-def _promised(found: OracleCertificate) -> str:
-    if found.theorem is not None:
-        promise = rated(found.theorem / found.weight)
+def _promised(cert: OracleCertificate) -> str:
+    if cert.theorem is not None:
+        promise = rated(cert.theorem / cert.weight)
         idle = f", which says nothing yet: forecasting ½ costs {TRIVIAL:g}"
         return (
             f"For any labels, the theorem at these levels' masses gives at most {promise} per forecast"
-            f"{idle if found.theorem / found.weight >= TRIVIAL else ''}."
+            f"{idle if cert.theorem / cert.weight >= TRIVIAL else ''}."
         )
     return (
         "No theorem is claimed: it needs oracles that know their regret, labels on time, weights of at most 1 and "
@@ -299,15 +299,15 @@ def _signed(value: float) -> str:
     return f"{value:.2g}"
 
 
-def _details(found: OracleCertificate) -> list[str]:
-    known = "not known" if found.psreg is None else f"{found.psreg[0]:,.6g} to {found.psreg[1]:,.6g}"
-    bound = "not known" if found.bound is None else f"{found.bound:,.4g}"
-    theorem = "not claimed" if found.theorem is None else f"{found.theorem:,.4g}"
+def _details(cert: OracleCertificate) -> list[str]:
+    known = "not known" if cert.psreg is None else f"{cert.psreg[0]:,.6g} to {cert.psreg[1]:,.6g}"
+    bound = "not known" if cert.bound is None else f"{cert.bound:,.4g}"
+    theorem = "not claimed" if cert.theorem is None else f"{cert.theorem:,.4g}"
     return [
-        f"Details, of the distributions, as sums over {counted(found.rounds, 'label')} ({found.late:,} of them late), "
-        f"with {len(found.levels)} levels:",
+        f"Details, of the distributions, as sums over {counted(cert.rounds, 'label')} ({cert.late:,} of them late), "
+        f"with {len(cert.levels)} levels:",
         f"  pseudo swap regret against the oracle's class: {known}",
-        f"  rounding {found.rounding:,.4g}, combining {float(np.sum(found.combining)):,.4g}, bound {bound}, theorem "
+        f"  rounding {cert.rounding:,.4g}, combining {float(np.sum(cert.combining)):,.4g}, bound {bound}, theorem "
         f"{theorem}",
     ]
 
@@ -317,12 +317,12 @@ def _details(found: OracleCertificate) -> list[str]:
 
 def level_plays(rows: Sequence[LearnedRow], levels: int) -> list[tuple[Integers, Array, Array]]:
     """Return each slot's rows, their weights α (times the rows' own) and the wishes as issued."""
-    found: list[list[tuple[int, float, float]]] = [[] for _ in range(levels)]
+    by_slot: list[list[tuple[int, float, float]]] = [[] for _ in range(levels)]
     for number, row in enumerate(rows):
         for slot, alpha, w, *_ in row.played:
             if alpha * row.weight > 0.0:
-                found[int(slot)].append((number, alpha * row.weight, w))
-    return [_columns(plays) for plays in found]
+                by_slot[int(slot)].append((number, alpha * row.weight, w))
+    return [_columns(plays) for plays in by_slot]
 
 
 def _columns(plays: "list[tuple[int, float, float]]") -> tuple[Integers, Array, Array]:
@@ -331,7 +331,7 @@ def _columns(plays: "list[tuple[int, float, float]]") -> tuple[Integers, Array, 
 
 
 class OracleRun(NamedTuple):
-    """What a forecaster with oracles has to show."""
+    """The state of a forecaster with oracles that its certificate is computed from."""
 
     state: Memory
     mixtures: Sequence[OracleMixture]
@@ -348,15 +348,15 @@ class OracleRun(NamedTuple):
     adaptive: bool
 
 
-def certify_oracles(found: OracleRun) -> OracleCertificate:
+def certify_oracles(run: OracleRun) -> OracleCertificate:
     """Return the certificate of the present state."""
-    state, slots = found.state, memory.slots_in_order(found.state).tolist()
-    in_order = [found.mixtures[slot] for slot in slots]
+    state, slots = run.state, memory.slots_in_order(run.state).tolist()
+    in_order = [run.mixtures[slot] for slot in slots]
     mass, rounding = state.mass[slots], float(state.totals[GAP])
-    gains = _gains(found, slots)
+    gains = _gains(run, slots)
     combining = np.array([mixture.loss - mixture.losses[0] for mixture in in_order])
     psreg = None if np.isnan(gains).any() else gains.sum(axis=0).tolist()
-    bound, theorem = _bounds(found, in_order, mass, rounding + float(combining.sum()))
+    bound, theorem = _bounds(run, in_order, mass, rounding + float(combining.sum()))
     return OracleCertificate(
         psreg=None if psreg is None else (psreg[0], psreg[1]),
         rounding=rounding,
@@ -367,40 +367,40 @@ def certify_oracles(found: OracleRun) -> OracleCertificate:
         levels=state.z[slots],
         mass=mass,
         rounds=int(state.counts[UPDATES]),
-        late=found.late,
+        late=run.late,
         weight=float(mass.sum()),
         members=len(in_order[0].losses),
-        linear=None if found.dim is None else _linear(found, len(in_order[0].losses)),
-        _rows=None if found.rows is None else tuple(found.rows),
+        linear=None if run.dim is None else _linear(run, len(in_order[0].losses)),
+        _rows=None if run.rows is None else tuple(run.rows),
         _slots=tuple(slots),
     )
 
 
-def _gains(found: OracleRun, slots: Sequence[int]) -> Array:
-    """Return bounds around each level's Σ α(v - y)² - inf_F Σ α(f(x) - y)²; NaN where its oracle does not know."""
-    if found.rows is None:
-        return np.where(found.state.mass[slots] > 0.0, np.nan, 0.0)[:, None].repeat(2, axis=1)
-    y, X = np.array([row.y for row in found.rows]), table([row.x for row in found.rows])
+def _gains(run: OracleRun, slots: Sequence[int]) -> Array:
+    """Return bounds around each level's Σ α(v - y)² - inf_F Σ α(f(x) - y)²; NaN where its oracle has no `best`."""
+    if run.rows is None:
+        return np.where(run.state.mass[slots] > 0.0, np.nan, 0.0)[:, None].repeat(2, axis=1)
+    y, X = np.array([row.y for row in run.rows]), table([row.x for row in run.rows])
     gains = np.zeros((len(slots), 2))
-    plays = level_plays(found.rows, len(slots))
+    plays = level_plays(run.rows, len(slots))
     for k, slot in enumerate(slots):
         rows, alpha, _ = plays[slot]
         if len(rows):
-            oracle, level = found.mixtures[slot].oracles[0], float(found.state.z[slot])
+            oracle, level = run.mixtures[slot].oracles[0], float(run.state.z[slot])
             around = saved_of(oracle, level, taken(X, rows), y[rows], alpha)
             gains[k] = np.nan if around is None else around
     return gains
 
 
 def _bounds(
-    found: OracleRun, mixtures: Sequence[OracleMixture], mass: Array, spent: float
+    run: OracleRun, mixtures: Sequence[OracleMixture], mass: Array, spent: float
 ) -> tuple[float | None, float | None]:
-    """Return what the oracles' promises bound PSReg by, with what was spent and before; None where they do not."""
-    if found.late or found.heavy or found.adaptive:
+    """Return the bounds on PSReg after the rounds (with `spent`) and before them; None where oracles give none."""
+    if run.late or run.heavy or run.adaptive:
         return None, None
     pairs = list(zip((mixture.oracles[0] for mixture in mixtures), mass.tolist(), strict=True))
     known, promised = (_all_known(_lost(promise, *pair) for pair in pairs) for promise in (bound_of, regret_of))
-    rounds, z = max(int(found.state.counts[UPDATES]), 1), [mixture.level for mixture in mixtures]
+    rounds, z = max(int(run.state.counts[UPDATES]), 1), [mixture.level for mixture in mixtures]
     theorem = None
     if promised is not None:
         theorem = float(bounds.oracle_psreg(z, rounds, promised, members=len(mixtures[0].losses)))
@@ -408,24 +408,24 @@ def _bounds(
 
 
 def _lost(promise: Callable[[Oracle, float], float | None], oracle: Oracle, mass: float) -> float | None:
-    """Return what an oracle lost at most; a level that was never played lost nothing, whatever its oracle knows."""
+    """Return what an oracle lost at most: 0 on a level that was never played."""
     value = promise(oracle, mass)
     return 0.0 if value is None and mass == 0.0 else value
 
 
 def _all_known(values: Iterable[float | None]) -> list[float] | None:
-    """Return the values, or None if one of them is."""
-    found = list(values)
-    return None if None in found else [value for value in found if value is not None]
+    """Return the values, or None if one of them is None."""
+    known = list(values)
+    return None if None in known else [value for value in known if value is not None]
 
 
-def _linear(found: OracleRun, members: int) -> Certificate:
-    """Return the engine's certificate; its theorems, where they hold, with what M learners a level cost."""
-    state, dim = found.state, found.dim or 1
-    plain = certify(state, dim, "ridge", 0, uniform=found.uniform)
+def _linear(run: OracleRun, members: int) -> Certificate:
+    """Return the engine's certificate; its theorems, where they hold, include the cost of M learners a level."""
+    state, dim = run.state, run.dim or 1
+    certificate = certify(state, dim, "ridge", 0, uniform=run.uniform)
     theorems: list[float | None] = [None, None]
-    if not (found.late or found.heavy):
-        cost = float(plain.levels * float(bounds.mixture_regret(members)))
+    if not (run.late or run.heavy):
+        cost = float(certificate.levels * float(bounds.mixture_regret(members)))
         targets = ("sreg", "smcal")
-        theorems = [theorem_of(state, dim, "ridge", target, uniform=found.uniform) + cost for target in targets]
-    return replace(plain, late=found.late, theorem=theorems[0], theorem_psmcal=theorems[1])
+        theorems = [theorem_of(state, dim, "ridge", target, uniform=run.uniform) + cost for target in targets]
+    return replace(certificate, late=run.late, theorem=theorems[0], theorem_psmcal=theorems[1])

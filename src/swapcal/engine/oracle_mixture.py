@@ -78,12 +78,12 @@ class Oracle(Protocol):
 Make = Callable[[float], Oracle]
 
 
-def lent(x: Any) -> Any:
-    """Return x as an oracle gets it; arrays are read-only, and of a dict or list it gets a copy to change at will."""
+def oracle_input(x: Any) -> Any:
+    """Return x as an oracle gets it: a copy of a dict or list, which it may change; arrays are read-only already."""
     return x.copy() if type(x) is dict or type(x) is list else x
 
 
-def made(make: Make, level: float) -> Oracle:
+def make_oracle(make: Make, level: float) -> Oracle:
     """Return the oracle of a level. Raises TypeError if it has no `predict` and `update`."""
     oracle: Any = make(level)
     if not isinstance(oracle, Oracle) or isinstance(oracle, type):
@@ -94,20 +94,20 @@ def made(make: Make, level: float) -> Oracle:
 
 
 def regret_of(oracle: Oracle, mass: float) -> float | None:
-    """Return what an oracle promises to lose at most; None if it promises nothing."""
+    """Return an oracle's regret bound; None if it has none."""
     promise = getattr(oracle, "regret", None)
     return _promised("regret", None if promise is None else promise(mass))
 
 
 def bound_of(oracle: Oracle, mass: float) -> float | None:
-    """Return what an oracle lost at most on the rows it learned; None if neither before nor after it can tell."""
+    """Return the smaller of an oracle's bounds on its loss over the rows it learned; None if it has none."""
     known = getattr(oracle, "bound", None)
     values = regret_of(oracle, mass), _promised("bound", None if known is None else known())
     return min((value for value in values if value is not None), default=None)
 
 
 def _promised(name: str, given: Any) -> float | None:
-    """Return a number, or None for none; infinity promises nothing. Raises ValueError if it is not a number."""
+    """Return a finite number, or None for None and infinity. Raises ValueError for NaN."""
     value = inf if given is None else float(given)
     if isnan(value):
         raise ValueError(f"{name}: given nan, expected a number, or None to claim nothing")
@@ -119,17 +119,17 @@ def saved_of(oracle: Oracle, level: float, X: Any, y: Array, weight: Array) -> t
     saved, best = getattr(oracle, "saved", None), getattr(oracle, "best", None)
     if saved is not None:
         return _bracket("saved", saved(level, X, y, weight.copy()))
-    found = None if best is None else _bracket("best", best(X, y, weight.copy()))
-    if found is None:
+    interval = None if best is None else _bracket("best", best(X, y, weight.copy()))
+    if interval is None:
         return None
     lost = float(weight @ (level - y) ** 2)
-    return lost - found[1], lost - found[0]
+    return lost - interval[1], lost - interval[0]
 
 
-def _bracket(name: str, found: Any) -> tuple[float, float] | None:
-    if found is None:
+def _bracket(name: str, interval: Any) -> tuple[float, float] | None:
+    if interval is None:
         return None
-    lower, upper = map(float, found)
+    lower, upper = map(float, interval)
     if not (isfinite(lower) and isfinite(upper) and lower <= upper):
         raise ValueError(f"{name}: given ({lower}, {upper}), expected finite numbers, the lower one first")
     return lower, upper
@@ -169,7 +169,7 @@ class OracleMixture:
 
     def wish(self, x: Any, linear: float | None) -> list[float]:
         """Return the wish followed by those of the members, all in [0, 1]; `linear` is that of ridge, or None."""
-        wishes = [self._clipped(oracle.predict(lent(x))) for oracle in self.oracles]
+        wishes = [self._clipped(oracle.predict(oracle_input(x))) for oracle in self.oracles]
         if linear is not None:
             wishes.append(linear)
         if len(wishes) == 1:
@@ -198,16 +198,16 @@ class OracleMixture:
             self.shares = [weight / total for weight in weights]
 
     def newborn(self, level: float, makes: Sequence[Make]) -> "OracleMixture":
-        """Return the mixture of a new level; each oracle starts as the neighbour's one says."""
+        """Return the mixture of a new level; each oracle starts by `newborn` of this level's one."""
         oracles = [
-            copy.deepcopy(own) if newborn_of(own) == "copy" else made(make, level)
+            copy.deepcopy(own) if newborn_of(own) == "copy" else make_oracle(make, level)
             for own, make in zip(self.oracles, makes, strict=True)
         ]
         return OracleMixture(level, oracles, len(self.losses))
 
 
 def newborn_of(oracle: Oracle) -> str:
-    """Return how the oracle of a new level starts. Raises TypeError if its `newborn` is neither."""
+    """Return how the oracle of a new level starts. Raises TypeError if `newborn` is neither "copy" nor "fresh"."""
     how = getattr(oracle, "newborn", None)
     if how not in NEWBORN:
         raise TypeError(
@@ -221,17 +221,17 @@ def learners(make: Any, beside: Any) -> tuple[list[Make], bool]:
     """Return the functions that make oracles, the user's first, and whether ridge joins them."""
     if isinstance(beside, str):
         raise TypeError(f"beside: given {beside!r}, expected a sequence such as ({beside!r},)")
-    others = [each for each in beside if each != "ridge"]
-    for name, each, or_else in [("make", make, ""), *(("beside", other, ', or "ridge"') for other in others)]:
+    further = [each for each in beside if each != "ridge"]
+    for name, each, or_else in [("make", make, ""), *(("beside", other, ', or "ridge"') for other in further)]:
         if not callable(each):
             raise TypeError(f"{name}: given {each!r}, expected a function of the level{or_else}")
-    if len(others) < len(beside) - 1:
+    if len(further) < len(beside) - 1:
         raise ValueError(f"beside: given {beside!r}, expected ridge at most once")
-    return [make, *others], len(others) < len(beside)
+    return [make, *further], len(further) < len(beside)
 
 
 def check_distinct(mixtures: Sequence[OracleMixture], adaptive: bool) -> None:
-    """Refuse one oracle for several levels, and with self-refining levels those without `newborn`."""
+    """Raise ValueError if levels share an oracle, and TypeError if levels refine and an oracle has no `newborn`."""
     oracles = [oracle for mixture in mixtures for oracle in mixture.oracles]
     if len({id(oracle) for oracle in oracles}) < len(oracles):
         raise ValueError("make: given the same object for several levels, expected an oracle of its own for each level")
@@ -254,25 +254,25 @@ RULES = {
 def fields(settings: Settings, shapes: Shapes) -> dict[str, Field]:
     """Return the arrays of a state from `to_state`; what an oracle's arrays hold is checked by its `restore`."""
     members = settings["members"]
-    found = {"losses": floats("mixtures", 1 + members)}
+    arrays = {"losses": floats("mixtures", 1 + members)}
     for slot, states in enumerate(settings["oracles"]):
         for number, state in enumerate(states):
             for name, dtype in state["types"].items():
                 key = f"{slot}.{number}.{name}"
-                found[key] = Field(str(dtype), shapes[key], finite=False)
+                arrays[key] = Field(str(dtype), shapes[key], finite=False)
     if settings["rows"] != "none":
-        found |= {
+        arrays |= {
             "y": floats("rows", least=0, most=1),
             "weight": floats("rows", least=0),
             "plays": counts("rows"),
             "played": floats("levels played", 3 + members),
             "x": floats("rows", shapes["x"][-1]) if settings["rows"] == "array" else octets("letters"),
         }
-    return found
+    return arrays
 
 
 def to_state(mixtures: Sequence[OracleMixture], log: "Sequence[LearnedRow] | None") -> State:
-    """Return mixtures and rows. Raises TypeError if an oracle has no hooks, or if a row is no array and no JSON."""
+    """Return mixtures and rows. Raises TypeError if an oracle has no hooks, or a row is neither array nor JSON."""
     states = [[_saved(oracle) for oracle in mixture.oracles] for mixture in mixtures]
     arrays = {
         f"{slot}.{number}.{name}": np.asarray(array)
@@ -319,7 +319,7 @@ def _written_rows(rows: Sequence[Any]) -> tuple[str, AnyArray]:
 
 
 def _unchanged(given: Any, read: Any) -> bool:
-    """Return whether JSON gave the same back: keys that are text, lists that are no tuples; NaN stays NaN."""
+    """Return whether JSON returned the same: text as keys, lists and not tuples; NaN stays NaN."""
     if type(given) is not type(read):
         return False
     if isinstance(given, dict):
@@ -332,7 +332,7 @@ def _unchanged(given: Any, read: Any) -> bool:
 def table(rows: Sequence[Any]) -> Any:
     """Return rows as one array if they are arrays of one shape, else as a list."""
     alike = all(isinstance(x, np.ndarray) and x.shape == rows[0].shape for x in rows)
-    return np.array(rows) if alike and len(rows) else [lent(x) for x in rows]
+    return np.array(rows) if alike and len(rows) else [oracle_input(x) for x in rows]
 
 
 def from_state(
@@ -344,7 +344,7 @@ def from_state(
         raise ArchiveError(f"oracles: given {len(makes)} a level, expected as many as were saved")
     if not len(described) == len(arrays["losses"]) == len(levels):
         raise ArchiveError(f"oracles: given those of {len(described)} levels, expected {len(levels)}")
-    mixtures = [OracleMixture(level, [made(make, level) for make in makes], members) for level in levels]
+    mixtures = [OracleMixture(level, [make_oracle(make, level) for make in makes], members) for level in levels]
     for slot, (mixture, losses) in enumerate(zip(mixtures, arrays["losses"].tolist(), strict=True)):
         mixture.charged(losses[0], losses[1:])
         for number, oracle in enumerate(mixture.oracles):

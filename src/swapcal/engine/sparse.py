@@ -19,7 +19,7 @@ from swapcal.engine.groups import FILE, GroupCertificate, blank, certify, packed
 from swapcal.kernels import sparse as kernel
 from swapcal.kernels.state import RunOptions
 
-PLAIN = RunOptions()
+NO_OPTIONS = RunOptions()
 
 
 class SparseForecaster(FixedLevelsPlayer):
@@ -64,13 +64,13 @@ class SparseForecaster(FixedLevelsPlayer):
 
     def __init__(self, columns: int, *, scores: int = 0, levels: Any = 16, seed: int = 0) -> None:
         self._dim = _validate.dimension(columns)
-        wanted = _score_count(scores)
+        score_columns = _score_count(scores)
         z, adaptive = grid.starting(levels)
         if adaptive:
             raise ValueError('levels: given "adaptive", expected fixed levels: N, "sine:N" or an array')
         self._owner = secrets.token_hex(8)
         self._lock = CopyableLock()
-        self._memory = blank(z, self._dim, wanted, _validate.event_key(_validate.seed(seed)))
+        self._memory = blank(z, self._dim, score_columns, _validate.event_key(_validate.seed(seed)))
         self._scratch = scratch(self._memory)
 
     @property
@@ -95,7 +95,7 @@ class SparseForecaster(FixedLevelsPlayer):
 
     @locked
     def predict(self, x: Any, event: object = None, *, scores: ArrayLike | None = None) -> Forecast:
-        """Return a forecast for one row; nothing changes, and asking again returns an equal ticket.
+        """Return a forecast for one row; nothing changes, and a second call returns an equal ticket.
 
         Parameters
         ----------
@@ -173,13 +173,13 @@ class SparseForecaster(FixedLevelsPlayer):
 
     def _encoded(self, X: Any, scores: Any) -> Array:
         """Return rows as the kernel reads them: keys of values, by their bits, then scores."""
-        found = group_keys(X, self._dim)
-        return np.hstack([found.view(np.float64), _score_rows(scores, len(found), self.scores)])
+        keys = group_keys(X, self._dim)
+        return np.hstack([keys.view(np.float64), _score_rows(scores, len(keys), self.scores)])
 
     def _advance(
         self, X: Array, y: Array, events: Keys, tickets: Array, mixes: Array, options: RunOptions | None = None
     ) -> None:
-        done, given = 0, PLAIN if options is None else options
+        done, given = 0, NO_OPTIONS if options is None else options
         while True:
             done = kernel.advance_sparse(self._memory, self._scratch, X, y, events, tickets, done, given)
             if done == len(X):
@@ -221,10 +221,10 @@ def group_keys(X: Any, columns: int) -> Keys:
         )
     seen: dict[Any, int] = {}
     try:
-        found = [[_key(value, seen) for value in row] for row in values.tolist()]
+        keys = [[_key(value, seen) for value in row] for row in values.tolist()]
     except ValueError:
         raise _first_fault(values) from None
-    return np.array(found, np.uint64).reshape(values.shape)
+    return np.array(keys, np.uint64).reshape(values.shape)
 
 
 def _bools(values: Any) -> Keys:
@@ -248,7 +248,7 @@ def _as_objects(X: Any) -> Any:
 
 
 def _key(value: Any, seen: dict[Any, int]) -> int:
-    """Return the key of one value; of equal ones at the second time from `seen`."""
+    """Return the key of one value; `seen` holds the keys of texts met before."""
     if value is None or type(value).__name__ == "NAType" or value != value:  # comparing pandas' NA raises
         return 0
     if isinstance(value, str):
@@ -283,13 +283,13 @@ def _score_count(scores: Any) -> int:
     return int(scores)
 
 
-def _score_rows(scores: Any, rows: int, wanted: int) -> Array:
-    """Return scores of shape (rows, wanted), in [0, 1] or NaN."""
+def _score_rows(scores: Any, rows: int, columns: int) -> Array:
+    """Return scores of shape (rows, columns), in [0, 1] or NaN."""
     if scores is None:
-        if wanted:
-            raise ValueError(f"scores: given none, expected ({rows}, {wanted})")
+        if columns:
+            raise ValueError(f"scores: given none, expected ({rows}, {columns})")
         return np.zeros((rows, 0))
-    found = _validate.probability_rows("scores", scores, wanted, gaps=True)
-    if len(found) != rows:
-        raise ValueError(f"scores: given {len(found)} rows, expected {rows}")
-    return found
+    values = _validate.probability_rows("scores", scores, columns, gaps=True)
+    if len(values) != rows:
+        raise ValueError(f"scores: given {len(values)} rows, expected {rows}")
+    return values

@@ -44,8 +44,6 @@ from swapcal.kernels.state import (
     Scratch,
 )
 
-# Making, enlarging and unpacking the forecaster's arrays.
-
 PER_SLOT = Memory._fields[: Memory._fields.index("recent")]
 PER_MEMORY = Memory._fields[Memory._fields.index("recent") : Memory._fields.index("recent_prior")]
 
@@ -60,7 +58,7 @@ def allocate(
     start: Array | None = None,
     window: float = 0.0,
 ) -> Memory:
-    """Return the memory of a forecaster that has seen nothing; learners start from `start`, or the constant z.
+    """Return the memory of a forecaster before its first row; learners start from `start`, or the constant z.
 
     `knobs` are the first four; the others follow from λ, the dimension, the prior and the window. With a window,
     everyone's short memory starts from `start`, or ½; each level's from that, and its learner from its short memory.
@@ -176,7 +174,7 @@ def with_width(state: Memory, dim: int) -> Memory:
 def with_ridge(state: Memory, ridge: float) -> Memory:
     """Return memory that has learned nothing as if allocated with another λ; levels refine as before.
 
-    A larger λ must not hold the levels back too: rounding costs what it costs, however slowly the learners move.
+    A larger λ must not hold the levels back too: the cost of rounding does not depend on how fast the learners move.
     """
     knobs = state.knobs.copy()
     knobs[RIDGE] = ridge
@@ -212,7 +210,7 @@ def scratch(state: Memory) -> Scratch:
 
 
 def blank_tickets(rows: int) -> Array:
-    """Return tickets yet to be issued."""
+    """Return tickets that are not issued yet."""
     tickets = np.zeros((rows, TICKET))
     tickets[:, T_SLOT_LOW] = -1.0
     return tickets
@@ -245,15 +243,15 @@ def linear_weights(state: Memory, slot: int, dim: int) -> Array:
 
 
 def wish(state: Memory, slot: int, x: Array) -> float:
-    """Return what a level wishes for a context now; it and what it consists of held between 0 and 1."""
+    """Return a level's wish for a context now; the wish and its parts are clipped to [0, 1]."""
     window = float(state.knobs[WINDOW])
     at = places(len(x), window)
-    found = float(state.theta[slot, at] @ x)
+    value = float(state.theta[slot, at] @ x)
     if window:
         everyone = _held(float(state.recent[0, at] @ x)) - 0.5
         own = _held(float(state.recent[1 + slot, at] @ x + state.recent[1 + slot, EVERYONE] * everyone)) - 0.5
-        found += float(state.theta[slot, EVERYONE] * everyone + state.theta[slot, OWN] * own)
-    return _held(found)
+        value += float(state.theta[slot, EVERYONE] * everyone + state.theta[slot, OWN] * own)
+    return _held(value)
 
 
 def _held(value: float) -> float:
@@ -292,15 +290,15 @@ class Recent(NamedTuple):
 
 
 def recent_sums(state: Memory, slot: int, dim: int) -> Recent:
-    """Return what a level's short memory knows, as of the last label: A = G + diag f and Aθ = Σαxy + fθ_0 imply it."""
+    """Return the sums of a level's short memory at the last label, from A = G + diag f and Aθ = Σαxy + fθ_0."""
     row, v = 1 + slot, state.z[slot]
     age = int(state.counts[UPDATES]) - 1 - int(state.recent_clock[row])
-    kept = float(np.exp(-age / state.knobs[WINDOW]))
+    fade = float(np.exp(-age / state.knobs[WINDOW]))
     pull, prior = state.recent_pull[row], state.recent_prior[1]
     A = _inverted(state.recent_factor[row], state.recent_scale[row])
     moment = A @ state.recent[row] - pull * prior
     G = A - np.diag(pull)
-    return Recent(kept * G[:dim, :dim], kept * (moment - 2.0 * v * G[0])[:dim], kept * float(state.recent_excess[row]))
+    return Recent(fade * G[:dim, :dim], fade * (moment - 2.0 * v * G[0])[:dim], fade * float(state.recent_excess[row]))
 
 
 # What a forecaster's arrays must be for the kernels to be safe on them.
@@ -351,7 +349,7 @@ def fields(dim: int, learner: int, mixing: int, shapes: Shapes) -> dict[str, Fie
 
 
 DRAWN = ("drawn_mass", "drawn_residual")
-"""Arrays that came later; files without them are older than them."""
+"""Arrays that files of earlier releases do not have."""
 
 
 def without_drawn(fields: Fields) -> dict[str, Field]:

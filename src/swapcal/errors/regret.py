@@ -105,7 +105,7 @@ class _Level(NamedTuple):
 def _solve(v: float, g: Array, G: Array, radius: float) -> tuple[Array, Array]:
     """Gains (B,) and corrections δ (B, d) of one level for residual vectors g (B, d)."""
     values, V = np.linalg.eigh(G[1:, 1:])
-    # Directions no row ever entered: g and G_12 vanish there up to rounding, so their noise is removed.
+    # Directions without rows: g and G_12 vanish there up to rounding, so their noise is removed.
     seen = values > len(G) * np.finfo(float).eps * max(float(G[0, 0]), 1e-300)
     V, values = V[:, seen], values[seen]
     level = _Level(2.0 * v, radius, g[:, 0], float(G[0, 0]), g[:, 1:] @ V, V.T @ G[1:, 0], values)

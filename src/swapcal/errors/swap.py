@@ -7,7 +7,7 @@ import numpy as np
 
 from swapcal.arrays import Array, Places
 
-# Swap multicalibration: each level may be accused by its own function.
+# Swap multicalibration: each level has its own test function.
 
 Total = Any
 """A float for one set of statistics, (…) for stacked ones."""
@@ -32,7 +32,7 @@ def power_sum(n: Array, s: Array, q: float) -> Total:
     1.0
     """
     used = n > 0
-    return plain(np.sum(n[used] * (s[..., used] / n[used]) ** q, axis=-1))
+    return scalar_or_array(np.sum(n[used] * (s[..., used] / n[used]) ** q, axis=-1))
 
 
 def support_linear(g: Array) -> Array:
@@ -183,7 +183,7 @@ def norms(rows: Array) -> Array:
     return lengths
 
 
-def plain(total: Array) -> Total:
+def scalar_or_array(total: Array) -> Total:
     """Return a float where there is one total, else the array of them."""
     return total if np.ndim(total) else float(total)
 
@@ -247,7 +247,7 @@ def somni(v: Array, A: Array, g: Array, rules: AffineRules = "restricted") -> Om
     margin = np.maximum(v, 1.0 - v)
     levels = somni_levels(v, A, g, rules)
     return Omniprediction(
-        total=plain(levels.sum(axis=-1)),
+        total=scalar_or_array(levels.sum(axis=-1)),
         levels=levels,
         slopes=np.stack([-v, 1.0 - v], axis=1) / margin[:, None],
         action=np.where(A < 0, 0.0, 1.0),
@@ -255,7 +255,7 @@ def somni(v: Array, A: Array, g: Array, rules: AffineRules = "restricted") -> Om
     )
 
 
-# Multicalibration: one function accuses every level at once.
+# Multicalibration: one test function for all levels.
 
 RESTARTS = 16
 """Random starts of the alternating ascent, besides the spectral one and the heaviest levels."""
@@ -294,7 +294,7 @@ def mcal2_linear(n: Array, g: Array) -> tuple[Total, Array]:
 def mcal2_linear_total(n: Array, g: Array) -> Total:
     """MCal_2 against F_1^lin without what attains it: half the work, for many draws."""
     head, M = _moments(n, g)
-    return plain(np.maximum(head, TAIL_RADIUS**2 * np.linalg.eigvalsh(M)[..., -1]) if M.size else head)
+    return scalar_or_array(np.maximum(head, TAIL_RADIUS**2 * np.linalg.eigvalsh(M)[..., -1]) if M.size else head)
 
 
 def mcal1_linear(n: Array, g: Array) -> Interval:
@@ -367,13 +367,13 @@ def mcal_groups(n: Array, S: Array, q: float) -> tuple[Total, Any]:
     used = n > 0
     values = np.sum(n[used, None] * np.abs(S[..., used, :] / n[used, None]) ** q, axis=-2)
     worst = values.argmax(axis=-1)
-    return plain(values.max(axis=-1)), worst if np.ndim(worst) else int(worst)
+    return scalar_or_array(values.max(axis=-1)), worst if np.ndim(worst) else int(worst)
 
 
 def _one_by_one(error: Callable[..., tuple[Any, ...]], n: Array, *stacked: Array) -> tuple[Any, ...]:
     """Return an error and what attains it for every one of (B, L, …) residual sums: each is its own optimisation."""
-    found = [error(n, *one) for one in zip(*stacked, strict=True)]
-    return tuple(np.array(part) for part in zip(*found, strict=True))
+    results = [error(n, *one) for one in zip(*stacked, strict=True)]
+    return tuple(np.array(part) for part in zip(*results, strict=True))
 
 
 def _moments(n: Array, g: Array) -> tuple[Array, Array]:

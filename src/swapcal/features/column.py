@@ -18,7 +18,7 @@ MISSING, SHARED = 0, 1  # codes: a missing value; a number's own value, or the b
 NOWHERE, UNSEEN = -1, -2
 VOCABULARY = 1 << 16  # values remembered per column; later ones are "other"
 UNDECIDED = -1
-LARGEST = 1e100  # of a number: the squares of all that a stream can bring still have a sum
+LARGEST = 1e100  # of a number: the squares of any stream's numbers have a finite sum
 
 KINDS = {"numeric": NUMERIC, "categorical": CATEGORICAL, "probability": PROBABILITY, "logit": LOGIT}
 NAMES = {code: name for name, code in KINDS.items()} | {UNDECIDED: "undecided"}
@@ -236,7 +236,7 @@ class Layout(NamedTuple):
 
 
 def score_weight(settings: Mapping[str, Any]) -> float:
-    """Return the weight of a declared score: that of the lightest reserved one, or 1 if it stands alone."""
+    """Return the weight of a declared score: that of the lightest reserved one, or 1 without reserved ones."""
     return min(settings["reserved"].values(), default=1.0)
 
 
@@ -270,7 +270,7 @@ def lay_out(settings: Mapping[str, Any], columns: dict[str, Column], products: l
     share = one * FEATURE_WEIGHT / spread if spread else 0.0
     order = {name: j for j, name in enumerate(columns)}
     heavy = one * score_weight(settings)
-    counted = one * GROUP_WEIGHT / math.sqrt(max(len(settings["groups"]), 1))
+    group_share = one * GROUP_WEIGHT / math.sqrt(max(len(settings["groups"]), 1))
     return Layout(
         np.array([c.kind for c in columns.values()], dtype=np.int64),
         np.array([c.salt for c in columns.values()], dtype=np.uint64),
@@ -280,7 +280,7 @@ def lay_out(settings: Mapping[str, Any], columns: dict[str, Column], products: l
         [order[name] for name in settings["scores"] if name in order],
         np.array([product.factors(order) for product in products], dtype=np.int64).reshape(-1, 2),
         share,
-        np.array([counted if name in settings["groups"] else share for name in columns], dtype=np.float64),
+        np.array([group_share if name in settings["groups"] else share for name in columns], dtype=np.float64),
         frequencies(settings, list(columns.values())),
         np.random.default_rng(settings["seed"]).uniform(0.0, 2.0 * np.pi, settings["fourier"]),
         share / math.sqrt(WAVES_PER_COLUMN),
@@ -291,11 +291,11 @@ def lay_out(settings: Mapping[str, Any], columns: dict[str, Column], products: l
 
 def frequencies(settings: Mapping[str, Any], columns: list[Column]) -> Array:
     """Return each column's wave frequencies: a function of seed and name, so other columns cannot change them."""
-    found = np.zeros((len(columns), settings["fourier"]))
+    waves = np.zeros((len(columns), settings["fourier"]))
     for j, column in enumerate(columns):
         if column.kind == NUMERIC and settings["fourier"]:
-            found[j] = np.random.default_rng([settings["seed"], column.salt]).normal(size=settings["fourier"])
-    return found
+            waves[j] = np.random.default_rng([settings["seed"], column.salt]).normal(size=settings["fourier"])
+    return waves
 
 
 # `Encoded`: records as input of the experts and the engine.
@@ -342,7 +342,7 @@ FEWEST = 20  # records on either side before anything is compared
 class Gaps:
     """How many values of some columns were missing: in all records, in the last whole block, and in the present one.
 
-    Whole numbers, so that many records at once count as one by one.
+    The counts are integers, so that many records at once count as one by one.
 
     Examples
     --------
@@ -418,6 +418,6 @@ class Gaps:
         return {"rows": self.rows, "counts": [[name, *counts] for name, counts in self.counts.items()]}
 
     def restore(self, saved: Mapping[str, Any]) -> None:
-        """Take over what `manifest` returned."""
+        """Set the counts that `manifest` returned."""
         self.rows = saved["rows"]
         self.counts |= {name: counts for name, *counts in saved["counts"] if name in self.counts}

@@ -50,7 +50,7 @@ from swapcal.features.column import (
     spread_over,
     unit,
 )
-from swapcal.features.records import RecordPlan, RecordReader, plain_rows, plan_for
+from swapcal.features.records import RecordPlan, RecordReader, ordinary_rows, plan_for
 from swapcal.kernels.draw import GOLDEN, row_marks
 from swapcal.kernels.encode import (
     BINS,
@@ -139,7 +139,7 @@ class Contexts(Writable):
         self.hashed: list[tuple[str, ...]] = []
         """columns, or pairs of them crossed, whose values `Encoded.groups` names by keys, however many there are"""
         self.span = UNIT
-        """range in which scores are given that are no logits"""
+        """range of the scores, except logits"""
         self.gaps = Gaps([*self.settings["scores"], *self.settings["groups"]])
         self._declared = frozenset(self._declared_names())
         self._lock = CopyableLock()
@@ -219,13 +219,13 @@ class Contexts(Writable):
     def encode(self, records: Any, *, learn: bool = True) -> Encoded:
         """Encode a mapping, a list of mappings or a data frame; see `Encoded`.
 
-        All values are checked before anything is learned, so a refused record changes nothing. Calls of several
-        threads run one after the other.
+        All values are checked before anything is learned: if it raises, nothing has changed. Calls of several threads
+        run one after the other.
         """
         learn = learn and not self.frozen
-        plain = self._encode_plain(records) if learn else None
-        if plain is not None:
-            return plain
+        encoded = self._encode_ordinary(records) if learn else None
+        if encoded is not None:
+            return encoded
         self._require_in_each(records)
         pieces = [
             self._encode_piece(*columns_of(piece, self._ignored), learn) for piece in self._pieces(records, learn)
@@ -238,7 +238,13 @@ class Contexts(Writable):
 
         The row is valid until the next call. Returns None, and learns nothing, if the record needs `encode`.
         """
-        if type(record) is not dict or self.frozen or not self._columns or self._layout is None or not self._is_plain():
+        if (
+            type(record) is not dict
+            or self.frozen
+            or not self._columns
+            or self._layout is None
+            or not self._is_simple()
+        ):
             return None
         if self._reader is None or self._reader.layout is not self._layout:
             self._reader = RecordReader(self._columns, self._reading(), self._layout, self.dim, self.gaps)
@@ -250,27 +256,27 @@ class Contexts(Writable):
     @locked
     def check(self, records: Any) -> None:
         """Raise what `encode` would raise for the same records, and change nothing."""
-        plain = isinstance(records, dict) and (not self.settings["scores"] or self.span == UNIT)
-        if plain and plain_rows([records], self._reading()) is not None:
+        is_ordinary = isinstance(records, dict) and (not self.settings["scores"] or self.span == UNIT)
+        if is_ordinary and ordinary_rows([records], self._reading()) is not None:
             return
         self._require_in_each(records)
         self._checked(*columns_of(records, self._ignored), not self.frozen)
 
-    def _encode_plain(self, records: Any) -> Encoded | None:
+    def _encode_ordinary(self, records: Any) -> Encoded | None:
         """Encode a few records without new values; None if they need the general path."""
         few = records if isinstance(records, list) else [records]
         n = len(few)
-        if not 1 <= n <= FEW or not self._is_plain():
+        if not 1 <= n <= FEW or not self._is_simple():
             return None
-        parts = plain_rows(few, self._reading())
+        parts = ordinary_rows(few, self._reading())
         if parts is None:
             return None
         encoded = self._place(*parts, np.zeros((n, 0), dtype=np.int64), np.array([self.dim] * n), True)
         encoded.groups = self._hash_groups(parts[1]) if self.hashed else None
         return encoded
 
-    def _is_plain(self) -> bool:
-        """Tell whether records are read as they are: no products, and no scores to be scaled."""
+    def _is_simple(self) -> bool:
+        """Return whether records are read without products and without scores to be scaled."""
         return not self._products and (not self.settings["scores"] or self.span == UNIT)
 
     def _reading(self) -> RecordPlan:
@@ -282,7 +288,7 @@ class Contexts(Writable):
         """Cut a list of mappings where a new column appears: earlier rows must not see it."""
         if not isinstance(records, list | tuple) or len(records) < 2:
             return [records]
-        self._checked(*columns_of(records, self._ignored), learn)  # no piece is learned from if another is refused
+        self._checked(*columns_of(records, self._ignored), learn)  # no piece is learned from if another raises
         known, cuts = set(self._columns), [0]
         for row, record in enumerate(records):
             if not known.issuperset(record):
@@ -298,7 +304,7 @@ class Contexts(Writable):
         return self._encode_checked(list(checked.values()), n, learn)
 
     def _require_in_each(self, records: Any) -> None:
-        """Refuse a record of a list that lacks a declared column or has one renamed; frames are checked as a whole."""
+        """Raise ValueError if a record of a list lacks or renames a declared column; frames are checked at once."""
         known = {*self._columns}
         for row, record in enumerate(records if isinstance(records, list | tuple) else ()):
             if not isinstance(record, Mapping) or self._declared <= record.keys() <= known:
@@ -311,7 +317,7 @@ class Contexts(Writable):
             known.update(names)
 
     def _require(self, given: Collection[str], known: Collection[str]) -> None:
-        """Refuse columns of records among which a declared one is absent, or a known one has another spelling."""
+        """Raise ValueError if a declared column is absent, or a known one has another spelling."""
         if self.lenient and self._columns:
             return
         for name in self._declared_names():
@@ -336,7 +342,7 @@ class Contexts(Writable):
         return new, checked
 
     def _typed(self, column: Column, values: Values) -> tuple[int, Values]:
-        """Return a column's kind and values; refuse numbers where its text made it one of categories."""
+        """Return a column's kind and values. Raises TypeError for numbers in a column that was text before."""
         if column.kind == PROBABILITY and self.span != UNIT and isinstance(values, np.ndarray):
             values = self.span.shares(f"score {column.name!r}", values)
         kind, converted = column.checked(values)
@@ -363,68 +369,68 @@ class Contexts(Writable):
     def _encode_checked(self, checked: list[tuple[int, Values]], n: int, learn: bool) -> Encoded:
         width = len(checked)
         numbers, symbols = np.full((n, width), np.nan), np.zeros((n, width), dtype=np.uint64)
-        codes, wanted = np.zeros((n, width + len(self._products)), dtype=np.int64), []
+        codes, unseen = np.zeros((n, width + len(self._products)), dtype=np.int64), []
         for j, (column, (_, values)) in enumerate(zip(self._columns.values(), checked, strict=True)):
             codes[:, j], present = column.codes_of(values, learn)
             symbols[:, j] = np.array(column.keys, dtype=np.uint64)[codes[:, j]]
             if isinstance(values, np.ndarray):
                 numbers[:, j] = values
-            wanted += _unseen(column, j, codes[:, j], present)
+            unseen += _unseen(column, j, codes[:, j], present)
         for k, product in enumerate(self._products):
             left, right = (self._order(side) for side in (product.left, product.right))
             codes[:, width + k], present = product.codes_of(codes[:, left], codes[:, right], learn)
-            wanted += _unseen(product.column, width + k, codes[:, width + k], present)
-        dims = self._grow(wanted, n) if learn else np.full(n, self.dim)
+            unseen += _unseen(product.column, width + k, codes[:, width + k], present)
+        dims = self._grow(unseen, n) if learn else np.full(n, self.dim)
         encoded = self._assemble(numbers, symbols, codes, dims, learn)
         if self.hashed:
             encoded.groups = self._hash_groups(self._all_keys(symbols, codes, checked))
         return encoded
 
     def _hash_groups(self, symbols: Keys) -> Keys:
-        """Return the keys of the `hashed` columns and crossings; a crossing with a missing factor has none."""
-        found = np.zeros((len(symbols), len(self.hashed)), np.uint64)
+        """Return the keys of the `hashed` columns and crossings; 0 for a crossing with a missing factor."""
+        keys = np.zeros((len(symbols), len(self.hashed)), np.uint64)
         order = {name: j for j, name in enumerate(self._columns)}
         for k, names in enumerate(self.hashed):
             if not order.keys() >= {*names}:
                 continue
-            first, *others = (symbols[:, order[name]] for name in names)
-            found[:, k] = first
-            for other in others:
-                found[:, k] = found[:, k] * GOLDEN + other
-            for name in names if others else ():
-                found[symbols[:, order[name]] == np.uint64(self._columns[name].keys[MISSING]), k] = 0
-        return found
+            first, *further = (symbols[:, order[name]] for name in names)
+            keys[:, k] = first
+            for other in further:
+                keys[:, k] = keys[:, k] * GOLDEN + other
+            for name in names if further else ():
+                keys[symbols[:, order[name]] == np.uint64(self._columns[name].keys[MISSING]), k] = 0
+        return keys
 
     def _all_keys(self, symbols: Keys, codes: Integers, checked: list[tuple[int, Values]]) -> Keys:
         """Return symbols in which the values that the vocabularies had no room for have keys of their own."""
-        found = symbols.copy()
-        wanted = {name for names in self.hashed for name in names}
+        all_keys = symbols.copy()
+        hashed_names = {name for names in self.hashed for name in names}
         for j, (column, (_, values)) in enumerate(zip(self._columns.values(), checked, strict=True)):
-            if column.name in wanted and isinstance(values, Categories):
+            if column.name in hashed_names and isinstance(values, Categories):
                 rows = np.flatnonzero(codes[:, j] == SHARED)
                 places, row_places = np.unique(values.codes[rows], return_inverse=True)
                 keys = [column.key_of(text_of(values.values[place])) for place in places.tolist()]
-                found[rows, j] = np.array(keys, np.uint64)[row_places]
-        return found
+                all_keys[rows, j] = np.array(keys, np.uint64)[row_places]
+        return all_keys
 
     def _keys_alone(self, record: Mapping[str, Any]) -> Keys:
         """Return the keys of the categories of an ordinary record."""
-        found = np.zeros((1, len(self._columns)), np.uint64)
-        wanted = {name for names in self.hashed for name in names}
+        keys = np.zeros((1, len(self._columns)), np.uint64)
+        hashed_names = {name for names in self.hashed for name in names}
         for j, (name, column) in enumerate(self._columns.items()):
-            if name in wanted:
+            if name in hashed_names:
                 value = record.get(name)
                 code = MISSING if value is None else column.codes.get(value)
-                found[0, j] = column.key_of(text_of(value)) if code is None else column.keys[code]
-        return found
+                keys[0, j] = column.key_of(text_of(value)) if code is None else column.keys[code]
+        return keys
 
-    def _grow(self, wanted: list[tuple[int, int, int]], n: int) -> Integers:
+    def _grow(self, unseen: list[tuple[int, int, int]], n: int) -> Integers:
         """Assign coordinates to new values in the order of single records; return each row's dim."""
-        self._layout = None if wanted else self._layout
+        self._layout = None if unseen else self._layout
         added = np.zeros(n, dtype=np.int64)
         before = start = self.dim
         columns = [*self._columns.values(), *(product.column for product in self._products)]
-        for row, index, code in sorted(wanted):
+        for row, index, code in sorted(unseen):
             if columns[index].at[code] == UNSEEN:
                 columns[index].locate(code, self._allocate)
             added[row] += self.dim - before
@@ -474,13 +480,13 @@ class Contexts(Writable):
 
     def _missing(self, numbers: Array, symbols: Keys) -> dict[str, Integers]:
         """Return the rows at which each declared score and group is missing."""
-        found = {}
+        missing_rows = {}
         for j, (name, column) in enumerate(self._columns.items()):
             if name in self.gaps.counts:
                 is_category = column.kind == CATEGORICAL
                 gaps = symbols[:, j] == column.keys[MISSING] if is_category else np.isnan(numbers[:, j])
-                found[name] = np.flatnonzero(gaps)
-        return found
+                missing_rows[name] = np.flatnonzero(gaps)
+        return missing_rows
 
     def _open_budget(self) -> None:
         """Share the features' weight among the columns of the first record, products and waves."""
@@ -647,14 +653,14 @@ def _column(dim: int) -> Rule:
 
 
 def fields(manifest: Mapping[str, Any]) -> dict[str, Field]:
-    """Return the arrays of a state from `Contexts.to_state`; refuse a manifest that leads outside of x."""
+    """Return the arrays of a state from `Contexts.to_state`. Raises ArchiveError if a place lies outside of x."""
     check({"settings": parted(SETTINGS), "names": TEXTS}, {name: manifest[name] for name in ("settings", "names")})
     settings, dim = manifest["settings"], len(manifest["names"])
     fixed = 1 + len(settings["reserved"]) + len(settings["scores"]) + settings["fourier"]
     columns, scores = listed(_column(dim)), {name for name, _ in settings["scores"]}
-    rest = {"columns": columns, "products": columns, "spread": real(0), "frozen": TRUTH, "dim": whole(fixed)}
-    rest["gaps"] = addition(parted({"rows": whole(0), "counts": listed(COUNTED)}))
-    check(rest, {name: manifest[name] for name in rest if name in manifest} | {"dim": dim})
+    rules = {"columns": columns, "products": columns, "spread": real(0), "frozen": TRUTH, "dim": whole(fixed)}
+    rules["gaps"] = addition(parted({"rows": whole(0), "counts": listed(COUNTED)}))
+    check(rules, {name: manifest[name] for name in rules if name in manifest} | {"dim": dim})
     known = [column["name"] for column in manifest["columns"]]
     if not is_distinct(known) or (known and not scores <= {*known}):
         raise ArchiveError("columns: given one twice, or a score without one, expected each once")

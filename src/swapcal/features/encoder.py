@@ -57,8 +57,8 @@ class TargetEncoding:
 
     def values(self, source: Table) -> Array:
         """Return every row's offset."""
-        found = source.categories(str(self.name))
-        return np.array([*(self.offsets.get(text, 0.0) for text in found.names), 0.0])[found.codes]
+        categories = source.categories(str(self.name))
+        return np.array([*(self.offsets.get(text, 0.0) for text in categories.names), 0.0])[categories.codes]
 
 
 def learn_target_encoding(
@@ -68,23 +68,23 @@ def learn_target_encoding(
 
     One Newton step from p towards the random intercepts of a logistic regression, Σ w(y - p) / (Σ w p(1 - p) + 1/τ²).
     """
-    found = source.categories(str(name))
-    often = np.bincount(found.codes, minlength=len(found.names)) >= OFTEN
-    if len(found.names) <= CROWDED or not often.any():
+    categories = source.categories(str(name))
+    often = np.bincount(categories.codes, minlength=len(categories.names)) >= OFTEN
+    if len(categories.names) <= CROWDED or not often.any():
         return None
     count = int(folds.max()) + 1
-    cell, size = found.codes.astype(np.int64) * count + folds, count * len(found.names)
+    cell, size = categories.codes.astype(np.int64) * count + folds, count * len(categories.names)
     surplus, curvature = (
         np.bincount(cell, weights=weight * part, minlength=size).reshape(-1, count) for part in (y - p, p * (1.0 - p))
     )
-    whole = _offsets(surplus.sum(axis=1), curvature.sum(axis=1), often)
+    full = _offsets(surplus.sum(axis=1), curvature.sum(axis=1), often)
     without = _offsets(
         surplus.sum(axis=1, keepdims=True) - surplus, curvature.sum(axis=1, keepdims=True) - curvature, often[:, None]
     )
-    honest = without[found.codes, folds]
-    spread = float(honest.std())
-    offsets = {text: float(whole[code]) for code, text in enumerate(found.names) if often[code]}
-    return TargetEncoding(name, offsets, float(honest.mean()), spread if spread > 0.0 else np.inf), honest
+    out_of_fold = without[categories.codes, folds]
+    spread = float(out_of_fold.std())
+    offsets = {text: float(full[code]) for code, text in enumerate(categories.names) if often[code]}
+    return TargetEncoding(name, offsets, float(out_of_fold.mean()), spread if spread > 0.0 else np.inf), out_of_fold
 
 
 def _offsets(surplus: Array, curvature: Array, often: Flags) -> Array:
@@ -139,15 +139,15 @@ class FittedEncoder:
         """
         for name in [*groups, *(columns or ())]:
             require(source, name)
-        named = _plain(groups)
-        rest = [name for name in (columns_of(source) if columns is None else _plain(columns)) if name not in named]
-        first = [learn_group(source, name, group_categories, rare) for name in named]
-        others = [
+        named = _saveable(groups)
+        names = [name for name in (columns_of(source) if columns is None else _saveable(columns)) if name not in named]
+        group_columns = [learn_group(source, name, group_categories, rare) for name in named]
+        other_columns = [
             learn_number(source, name) if is_numeric(source, name) else learn_texts(source, name, categories, rare)
-            for name in rest
+            for name in names
         ]
-        binned = [learn_number(source, group.name) for group in first if group.edges]
-        return cls((*first, *others, *binned))
+        binned = [learn_number(source, group.name) for group in group_columns if group.edges]
+        return cls((*group_columns, *other_columns, *binned))
 
     def rate(self, source: Source, y: Array, p: Array, weight: Array, folds: Integers) -> "tuple[FittedEncoder, Array]":
         """Return the encoder with an offset for each column with too many texts, and the rows' out-of-fold offsets.
@@ -157,10 +157,10 @@ class FittedEncoder:
         if not isinstance(source, Table):
             return self, np.empty((len(y), 0))
         crowded = [category.name for category in self.categories if category.texts and category.other >= 0]
-        found = [learn_target_encoding(source, name, y, p, weight, folds) for name in crowded]
-        kept = [pair for pair in found if pair is not None]
-        honest = np.column_stack([np.empty((len(y), 0)), *(values for _, values in kept)])
-        return replace(self, rated=tuple(rated for rated, _ in kept)), honest
+        learned = [learn_target_encoding(source, name, y, p, weight, folds) for name in crowded]
+        encodings = [pair for pair in learned if pair is not None]
+        out_of_fold = np.column_stack([np.empty((len(y), 0)), *(values for _, values in encodings)])
+        return replace(self, rated=tuple(rated for rated, _ in encodings)), out_of_fold
 
     @cached_property
     def numbers(self) -> list[Number]:
@@ -223,7 +223,7 @@ class FittedEncoder:
             for j, category in enumerate(self.categories):
                 codes[:, j] = category.codes(source)
         else:
-            self._look_up(source, codes)
+            self._fill_codes(source, codes)
         return EncodedTable(Z, codes, raw)
 
     def encode_record(self, record: Mapping[str, Any]) -> EncodedTable | None:
@@ -242,8 +242,8 @@ class FittedEncoder:
     def _code(self, place: int, value: Any) -> int | None:
         category = self.categories[place]
         if category.texts:
-            plain = _plain_text(value)
-            return None if plain is None else self._code_of[place].get(plain, category.other)
+            text = _plain_text(value)
+            return None if text is None else self._code_of[place].get(text, category.other)
         number = _plain_number(value)
         if number is None or not category.size:
             return None
@@ -253,8 +253,8 @@ class FittedEncoder:
     def _code_of(self) -> list[dict[str, int]]:
         return [category.code_of() for category in self.categories]
 
-    def _look_up(self, source: "Array | Sparse", codes: Integers) -> None:
-        lookup = self._lookup
+    def _fill_codes(self, source: "Array | Sparse", codes: Integers) -> None:
+        lookup = self._lookup_table
         if isinstance(source, Sparse):
             dense = source.matrix(lookup.column)
             look_up(lookup._replace(column=np.arange(dense.shape[1])), dense, codes)
@@ -268,7 +268,7 @@ class FittedEncoder:
             raise ValueError(f"array: given {columns} columns, expected at least {needed}, as when the model was made")
 
     @cached_property
-    def _lookup(self) -> Lookup:
+    def _lookup_table(self) -> Lookup:
         """Parameters of an array's columns; they are numbers, so their categories are values or bins."""
         lists = [category.edges or category.numbers for category in self.categories]
         return Lookup(
@@ -321,7 +321,7 @@ def _plain_text(value: Any) -> str | None:
     return text_of(value) if isinstance(value, bool | np.bool_ | datetime.date) else None
 
 
-def _plain(names: Sequence[Name]) -> list[Name]:
+def _saveable(names: Sequence[Name]) -> list[Name]:
     """Return names, each once, that JSON can hold: numpy's integers cannot be saved."""
     return list(dict.fromkeys(name if isinstance(name, str) else int(name) for name in names))
 
@@ -342,7 +342,7 @@ class Scale:
     missing: int = 0
     texts: Counter[str] = field(default_factory=Counter)
     numeric: bool = False
-    """whether it was a column of numbers, if only of missing ones"""
+    """whether it was a column of numbers, even if all were missing"""
     quantiles: Quantiles = field(default_factory=Quantiles)
 
     @classmethod
@@ -354,9 +354,9 @@ class Scale:
             present = values[~np.isnan(values)]
             missing = len(values) - len(present)
             return cls(len(present), *location(present), missing, numeric=True, quantiles=Quantiles.of(present))
-        found = table.categories(name)
-        counts = np.bincount(found.codes, minlength=len(found.names)).tolist()
-        texts = Counter(dict(zip(found.names, counts, strict=True)))
+        categories = table.categories(name)
+        counts = np.bincount(categories.codes, minlength=len(categories.names)).tolist()
+        texts = Counter(dict(zip(categories.names, counts, strict=True)))
         return cls(missing=texts.pop(MISSING, 0), texts=texts)
 
     @property
@@ -371,10 +371,10 @@ class Scale:
         self.numeric |= other.numeric
         n, self.missing = self.count + other.count, self.missing + other.missing
         if other.count:
-            ours, theirs, apart = self.count / n, other.count / n, other.centre - self.centre
-            between = apart * math.sqrt(ours * theirs)  # hypot: squares might overflow
-            self.spread = math.hypot(self.spread * math.sqrt(ours), other.spread * math.sqrt(theirs), between)
-            self.count, self.centre = n, self.centre + apart * theirs
+            own_share, other_share, apart = self.count / n, other.count / n, other.centre - self.centre
+            between = apart * math.sqrt(own_share * other_share)  # hypot: squares might overflow
+            self.spread = math.hypot(self.spread * math.sqrt(own_share), other.spread * math.sqrt(other_share), between)
+            self.count, self.centre = n, self.centre + apart * other_share
         self.quantiles.merge(other.quantiles)
         self.texts.update(other.texts)
         if len(self.texts) > MOST_TEXTS:
@@ -409,9 +409,9 @@ class Scales:
 
     def __add__(self, other: "Scales") -> "Scales":
         """Return the scales of both tables together."""
-        made = deepcopy(self)
-        made.merge(other)
-        return made
+        total = deepcopy(self)
+        total.merge(other)
+        return total
 
     def columns(self, most: int) -> tuple[Number | Category, ...]:
         """Return each column as it would be learned from all tables at once; texts keep the most frequent."""

@@ -27,9 +27,9 @@ from swapcal.tables.values import has_bytes
 
 # Fast path for ordinary records: most have no new value, so a few look-ups are enough.
 
-PLAIN = (float, int)
+NUMBER_TYPES = {float, int}
 NAN = math.nan
-STRANGE = -1
+UNKNOWN = -1
 
 Parts = tuple[Array, Keys, Integers]
 Look = tuple[str, int, dict[str, int], list[int], list[int]]
@@ -52,7 +52,7 @@ def plan_for(columns: Mapping[str, Column], ignored: Set[str], declared: Set[str
     return RecordPlan(looks, frozenset(columns) | ignored, declared)
 
 
-def plain_rows(records: Sequence[Any], plan: RecordPlan) -> Parts | None:
+def ordinary_rows(records: Sequence[Any], plan: RecordPlan) -> Parts | None:
     """Return (numbers, symbols, places) of shape (n, K), or None if anything in the records is new or unusual."""
     numbers: list[float] = []
     symbols: list[int] = []
@@ -69,8 +69,8 @@ def plain_rows(records: Sequence[Any], plan: RecordPlan) -> Parts | None:
             if value is None:
                 code = MISSING
             elif kind == CATEGORICAL:
-                code = codes.get(value, STRANGE) if type(value) is str else STRANGE
-            elif kind == UNDECIDED or type(value) not in PLAIN:
+                code = codes.get(value, UNKNOWN) if type(value) is str else UNKNOWN
+            elif kind == UNDECIDED or type(value) not in NUMBER_TYPES:
                 return None
             elif value != value:
                 code = MISSING
@@ -78,7 +78,7 @@ def plain_rows(records: Sequence[Any], plan: RecordPlan) -> Parts | None:
                 code, number = SHARED, value
             else:
                 return None
-            if code == STRANGE or at[code] == UNSEEN:
+            if code == UNKNOWN or at[code] == UNSEEN:
                 return None
             numbers.append(number)
             symbols.append(keys[code])
@@ -93,7 +93,6 @@ def plain_rows(records: Sequence[Any], plan: RecordPlan) -> Parts | None:
 
 # `RecordReader`: records one at a time, in reused arrays.
 
-PLAIN_TYPES = {float, int}
 encode_row, place_row = DirectCall(encode_rows), DirectCall(place_rows)
 
 
@@ -121,14 +120,14 @@ class RecordReader:
         self._probabilities = [i for i, (_, column) in enumerate(numbers) if column.kind == PROBABILITY]
         self._pack = Struct("=" + "".join("8x" if column.kind == CATEGORICAL else "d" for _, column in each)).pack_into
         self._complete = all(at[SHARED] != UNSEEN for _, at in self._number_at)
-        """whether every column has shown a number"""
+        """whether every column has had a number"""
         width, symbols, places = len(each), layout.absent[None, :].copy(), np.zeros((1, len(each)), np.int64)
         self._given, z, crossed = np.zeros((1, width)), np.zeros((1, width)), np.zeros((1, 0), np.int64)
         self._symbols, self._places = symbols.reshape(-1).data, places.reshape(-1).data
         self._gaps = True
         """whether the last record had any"""
         self._new: list[tuple[int, str | None]] = []
-        """columns that show something for the first time, and what"""
+        """columns with a new category or gap, and its code"""
         keys, values = np.zeros((1, ENTRIES * width), np.uint64), np.zeros((1, ENTRIES * width))
         scores, mark = probabilities(self._given, layout), np.zeros(1, np.uint64)
         self._row = Encoded(np.zeros((1, 0)), np.zeros(1, np.int64), keys, values, scores, mark)
@@ -190,8 +189,8 @@ class RecordReader:
                 code = MISSING
                 self._missing.append(name)
             else:
-                code = codes.get(value, STRANGE)
-            if code != STRANGE and at[code] != UNSEEN:
+                code = codes.get(value, UNKNOWN)
+            if code != UNKNOWN and at[code] != UNSEEN:
                 symbols[j] = keys[code]
                 places[j] = at[code]
             elif value is None or has_bytes(value):
@@ -206,10 +205,10 @@ class RecordReader:
         except KeyError:
             values = self._get_any(record)
         if not self._complete or not _all_present(values):
-            found = self._with_gaps(values)
-            if found is None:
+            numbers = self._with_gaps(values)
+            if numbers is None:
                 return False
-            values = found
+            values = numbers
         elif self._gaps:
             for j, at in self._number_at:
                 self._places[j] = at[SHARED]
@@ -225,9 +224,9 @@ class RecordReader:
 
     def _with_gaps(self, values: Sequence[Any]) -> list[float] | None:
         """Return numbers, NaN where missing; None if any is not a float or int."""
-        self._gaps, found = True, []
+        self._gaps, numbers = True, []
         for name, value, (j, at) in zip(self._numbers, values, self._number_at, strict=True):
-            if value is not None and type(value) not in PLAIN_TYPES:
+            if value is not None and type(value) not in NUMBER_TYPES:
                 return None
             code = MISSING if value is None or value != value else SHARED
             if code == MISSING:
@@ -235,8 +234,8 @@ class RecordReader:
             if at[code] == UNSEEN or (code == SHARED and not -LARGEST <= value <= LARGEST):
                 return None
             self._places[j] = at[code]
-            found.append(NAN if code == MISSING else value)
-        return found
+            numbers.append(NAN if code == MISSING else value)
+        return numbers
 
 
 def _all_present(values: Sequence[Any]) -> bool:
@@ -244,7 +243,7 @@ def _all_present(values: Sequence[Any]) -> bool:
 
     min and max miss a NaN unless it comes first; the sum does not.
     """
-    if not {*map(type, values)} <= PLAIN_TYPES or not (min(values) >= -LARGEST and max(values) <= LARGEST):
+    if not {*map(type, values)} <= NUMBER_TYPES or not (min(values) >= -LARGEST and max(values) <= LARGEST):
         return False
     total = sum(values)
     return bool(total == total)

@@ -143,8 +143,8 @@ def matrix_of(source: Source, names: Sequence[Name]) -> Array:
     if isinstance(source, Sparse):
         return source.matrix(names)
     if not isinstance(source, Table):
-        whole = source.flags.c_contiguous and list(names) == list(range(source.shape[1]))
-        return source if whole else np.ascontiguousarray(source[:, np.array(names, np.intp)])
+        takes_all = source.flags.c_contiguous and list(names) == list(range(source.shape[1]))
+        return source if takes_all else np.ascontiguousarray(source[:, np.array(names, np.intp)])
     if not names:
         return np.empty((len(source), 0))
     return np.column_stack([source.numbers(str(name)) for name in names])
@@ -185,9 +185,9 @@ class Category:
             values = source.raw(str(self.name)).tolist()
             if all(isinstance(value, str) for value in values):
                 return np.array([code_of.get(group_name(value), self.other) for value in values], np.int64)
-        found = source.categories(str(self.name))
-        table = np.array([code_of.get(text, self.other) for text in found.names], np.int64)
-        return table[found.codes] if len(table) else np.zeros(0, np.int64)
+        categories = source.categories(str(self.name))
+        table = np.array([code_of.get(text, self.other) for text in categories.names], np.int64)
+        return table[categories.codes] if len(table) else np.zeros(0, np.int64)
 
     def codes_of(self, values: Array) -> Integers:
         """Return the codes of numbers."""
@@ -200,7 +200,7 @@ class Category:
     def code_of(self) -> dict[str, int]:
         """Return the code of each text."""
         code_of = {text: code for code, text in enumerate(self.texts)}
-        for text in code_of.keys() & {"True", "False"}:  # so were truth values spelt in files of earlier versions
+        for text in code_of.keys() & {"True", "False"}:  # as files of earlier versions spell truth values
             code_of.setdefault(text.lower(), code_of[text])
         return code_of
 
@@ -229,9 +229,9 @@ def learn_group(source: Source, name: Name, most: int, rare: int) -> Category:
 def learn_texts(source: Source, name: Name, most: int, rare: int, is_group: bool = False) -> Category:
     """Learn the most frequent texts, at least one; texts with fewer than `rare` rows get no code."""
     assert isinstance(source, Table)
-    found = source.categories(str(name))
-    counts = np.bincount(found.codes, minlength=len(found.names))
-    return most_frequent(name, found.names, counts, most, rare, is_group)
+    categories = source.categories(str(name))
+    counts = np.bincount(categories.codes, minlength=len(categories.names))
+    return most_frequent(name, categories.names, counts, most, rare, is_group)
 
 
 def most_frequent(
@@ -239,8 +239,8 @@ def most_frequent(
 ) -> Category:
     """Return the category of a column's texts, given in alphabetical order with their counts."""
     ranked = np.argsort(-counts, kind="stable")[:most]
-    kept = ranked[(counts[ranked] >= rare) | (np.arange(len(ranked)) == 0)]
-    texts = [names[i] for i in sorted(kept)]
+    chosen = ranked[(counts[ranked] >= rare) | (np.arange(len(ranked)) == 0)]
+    texts = [names[i] for i in sorted(chosen)]
     return Category(name, is_group, texts=texts, other=len(texts) if len(texts) < len(names) else -1)
 
 
@@ -283,10 +283,10 @@ class Quantiles:
     @classmethod
     def of(cls, values: Array) -> "Quantiles":
         """Count the values of a column; missing ones are left out."""
-        made = cls()
+        quantiles = cls()
         keys = _ranked(np.sort(values)[: np.count_nonzero(values == values)])  # missing values come last
-        made._count(keys, np.arange(len(keys) + 1))
-        return made
+        quantiles._count(keys, np.arange(len(keys) + 1))
+        return quantiles
 
     def merge(self, other: "Quantiles") -> None:
         """Add the counts of other rows."""
@@ -337,9 +337,9 @@ def shortest(low: float, high: float) -> float:
     if half <= 0:
         return high
     for digits in range(-int(np.floor(np.log10(half))) - 2, 330):
-        found = round(middle, digits)
-        if low < found <= high:
-            return float(found) + 0.0  # -0 is 0
+        rounded = round(middle, digits)
+        if low < rounded <= high:
+            return float(rounded) + 0.0  # -0 is 0
     return high
 
 
@@ -374,7 +374,7 @@ def numbered(name: Name, centre: float, spread: float, *, missing: bool) -> Numb
 
 
 def refuse_infinite(name: Name, values: Array) -> None:
-    """Refuse infinite values."""
+    """Raise ValueError if a value is infinite."""
     infinite = np.flatnonzero(np.isinf(values))
     if infinite.size:
         row = infinite[0]

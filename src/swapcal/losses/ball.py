@@ -124,7 +124,7 @@ class Curve(NamedTuple):
 def stages(loss: Loss, y: Array) -> list[Callable[[Array], Curve]]:
     """φ_t(s) = ℓ(low + (high − low)(1 + s)/2, y_t) as curves of increasing fineness.
 
-    One exact stage if the loss knows its derivatives; else quadratic splines through ever more values.
+    One exact stage if the loss has derivatives; else quadratic splines through ever more values.
     """
     if loss.slope is not None and loss.curvature is not None:
         return [partial(_exact, loss, y)]
@@ -165,7 +165,7 @@ def _spline(loss: Loss, outcome: int, cells: int, s: Array) -> Curve:
     offset = (s + 1.0) / h - knot
     values = [_at_knot(loss, outcome, knot + shift, h) for shift in (-2, -1, 0, 1, 2)]
     chord = [(right - left) / h for left, right in pairwise(values)]
-    # Beyond the ends nothing is known: a missing chord is infinitely steep for the supporting line,
+    # There are no values beyond the ends: a missing chord is infinitely steep for the supporting line,
     known = [_missing(knot + shift, cells, slope) for shift, slope in zip((-2, -1, 0, 1), chord, strict=True)]
     # and continues straight on for the spline.
     before = np.where(knot == 0.0, chord[2], chord[1])
@@ -305,7 +305,7 @@ def _search(
     here: Curve,
     decrease: float,
 ) -> tuple[Array, Curve] | None:
-    """First halving of the step that keeps a tenth of the promised decrease; None if rounding hides it."""
+    """First halving of the step that keeps a tenth of the predicted decrease; None if rounding hides it."""
     base, length = float(weight @ here.smooth), 1.0
     for _ in range(HALVINGS):
         candidate = theta + length * direction

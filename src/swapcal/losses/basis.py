@@ -49,11 +49,11 @@ class ConvexBasis:
         values = np.asarray(function(self.grid), dtype=float)
         slopes = np.diff(values) * (len(values) - 1)
         _check_member(self.grid, values, slopes)
-        found = 0.25 * np.diff(slopes) @ self.analysis
+        c = 0.25 * np.diff(slopes) @ self.analysis
         # In the order of `functions`: the constant, then 2|a − 0| − 1, which is the straight line.
-        found[0] += 0.5 * (values[0] + values[-1])
-        found[1] += 0.25 * (slopes[0] + slopes[-1])
-        return np.asarray(found)
+        c[0] += 0.5 * (values[0] + values[-1])
+        c[1] += 0.25 * (slopes[0] + slopes[-1])
+        return np.asarray(c)
 
     def combine(self, coefficients: Array, a: ArrayLike) -> Array:
         """Σ c_i g_i(a)."""
@@ -98,9 +98,9 @@ def convex_basis(epsilon: float, seed: int = 0) -> ConvexBasis:
     broken = int(np.ceil(0.5 / epsilon - 1e-9))
     cells = _likely_cells(epsilon)
     while cells + cells // 2 < broken:
-        found = _bridge_basis(cells, cells // 2, epsilon, seed)
-        if found.error <= epsilon and found.coefficient_norm <= 2.0:
-            return found
+        basis = _bridge_basis(cells, cells // 2, epsilon, seed)
+        if basis.error <= epsilon and basis.coefficient_norm <= 2.0:
+            return basis
         cells = int(np.ceil(1.05 * cells)) + 1
     return broken_line_basis(broken)
 
@@ -138,13 +138,13 @@ def _split(grid: Array, cells: int) -> Array:
     inner = grid[1:-1] * cells
     left = np.minimum(np.floor(inner + 1e-9).astype(np.intp), cells - 1)
     share = np.clip(inner - left, 0.0, 1.0)
-    found = np.zeros((len(inner), cells + 1))
+    means = np.zeros((len(inner), cells + 1))
     rows = np.arange(len(inner))
-    found[rows, 1 + left] = 1.0 - share
+    means[rows, 1 + left] = 1.0 - share
     last = left + 1 == cells
-    found[rows[~last], 2 + left[~last]] = share[~last]
-    found[rows[last], 1] -= share[last]
-    return found
+    means[rows[~last], 2 + left[~last]] = share[~last]
+    means[rows[last], 1] -= share[last]
+    return means
 
 
 def _bridges(cells: int, per_cell: int, count: int, seed: int) -> Array:
@@ -249,16 +249,16 @@ def v_mixture(loss: Loss, knots: ArrayLike) -> VMixture:
     _check_proper(loss, points, zero, one)
     slope = one - zero
     drop = np.maximum(slope[:-1] - slope[1:], 0.0)
-    kept = drop > 0.0
+    falls = drop > 0.0
     crossing = points[:-1].copy()
     # Tangent i is the line p ↦ zero_i + slope_i p, so two of them cross where their values agree.
-    crossing[kept] = (zero[1:] - zero[:-1])[kept] / drop[kept]
-    vertex = np.clip(crossing, points[:-1], points[1:])[kept]
-    sign_at_vertex = np.where(vertex == points[:-1][kept], -1.0, 1.0)
-    mixture = VMixture(vertex, drop[kept] / 2.0, sign_at_vertex, 0.0, 0.0)
+    crossing[falls] = (zero[1:] - zero[:-1])[falls] / drop[falls]
+    vertex = np.clip(crossing, points[:-1], points[1:])[falls]
+    sign_at_vertex = np.where(vertex == points[:-1][falls], -1.0, 1.0)
+    mixture = VMixture(vertex, drop[falls] / 2.0, sign_at_vertex, 0.0, 0.0)
     offset = float(zero[0] - mixture(points[0], 0.0))
     tilt = float(one[0] - mixture(points[0], 1.0)) - offset
-    return VMixture(vertex, drop[kept] / 2.0, sign_at_vertex, offset, tilt)
+    return VMixture(vertex, drop[falls] / 2.0, sign_at_vertex, offset, tilt)
 
 
 def _knots(knots: ArrayLike) -> Array:

@@ -298,7 +298,7 @@ def cost_matrix(costs: ArrayLike, actions: Sequence[str] | None = None, name: st
     actions
         K labels.
     name
-        How reports call it.
+        Its name in reports.
 
     Examples
     --------
@@ -373,15 +373,15 @@ def custom(
     """Loss given by ``function(a, y, **parameters)``, convex and finite in `a` on the interval `actions`.
 
     The function is evaluated on `points` equally spaced actions, for both outcomes and every row of per-row
-    parameters; a value that is not finite, or a second difference below zero, is refused with the point where
-    it happens. `swapcal.losses.shape_of` reports the Lipschitz constant and the range.
+    parameters. Raises LossError, with the point, for a value that is not finite or a second difference below
+    zero. `swapcal.losses.shape_of` reports the Lipschitz constant and the range.
 
     Parameters
     ----------
     function
         Called with arrays of actions if it can take them, else one number at a time.
     name
-        How reports call it; the function's own name by default.
+        Its name in reports; the function's own name by default.
     actions
         Ends of the interval of actions.
     parameters
@@ -402,10 +402,10 @@ def custom(
     low, high = _interval(actions, label)
     if points < 3:
         raise LossError.of("points", points, "at least 3, to see whether the loss is convex")
-    held = {key: np.asarray(value, dtype=float) for key, value in (parameters or {}).items()}
-    plain = {key: float(value) if value.ndim == 0 else value for key, value in held.items()}
+    arrays = {key: np.asarray(value, dtype=float) for key, value in (parameters or {}).items()}
+    values = {key: float(value) if value.ndim == 0 else value for key, value in arrays.items()}
     with np.errstate(all="ignore"):
-        loss = Loss(label, _vectorised(function, low, high, plain, label), low, high, parameters=plain)
+        loss = Loss(label, _vectorised(function, low, high, values, label), low, high, parameters=values)
         _check_values(loss, np.linspace(low, high, points))
     return loss
 

@@ -18,7 +18,7 @@ from swapcal.losses.parse import LossError, read_toml, specify
 # Minimisation of many convex functions of one bounded variable at once.
 
 GOLDEN = (np.sqrt(5.0) - 1.0) / 2.0
-# GOLDEN**60 is 3e-13. A smooth function's values stop telling its arguments apart at 1e-8; a kink's do not.
+# GOLDEN**60 is 3e-13. A smooth function's values no longer distinguish its arguments at 1e-8; a kink's still do.
 STEPS = 60
 
 
@@ -83,7 +83,7 @@ class Loss:
     Parameters
     ----------
     name
-        How reports call it.
+        Its name in reports.
     partial
         ``partial(a, outcome, **parameters)`` with outcome 0 or 1, broadcasting over arrays `a`.
     low, high
@@ -119,13 +119,13 @@ class Loss:
         """Cost of action `a` at outcome (or mean outcome) `y`."""
         actions, outcomes = self._actions(a), _probabilities(y, "outcome y")
         self._check_rows(np.broadcast_shapes(actions.shape, outcomes.shape))
-        return _plain(mix(outcomes, self.at(actions, 0), self.at(actions, 1)))
+        return _scalar_or_array(mix(outcomes, self.at(actions, 0), self.at(actions, 1)))
 
     def best_response(self, p: ArrayLike) -> Any:
         """Return the largest action of least expected cost when the outcome has probability `p`."""
         p = _probabilities(p, "probability p")
         self._check_rows(p.shape)
-        return _plain(self._respond(p))
+        return _scalar_or_array(self._respond(p))
 
     def risk(self, p: ArrayLike) -> Any:
         """Bayes risk: the expected cost of the best response when `p` is the truth; concave in `p`."""
@@ -232,7 +232,7 @@ def _offending(name: str, array: Array, wrong: Flags, expected: str) -> LossErro
     return LossError.of(name, f"{array[where]}{place}", expected, row=where[0] + 1 if len(where) == 1 else None)
 
 
-def _plain(array: Array) -> Any:
+def _scalar_or_array(array: Array) -> Any:
     return float(array) if array.ndim == 0 else array
 
 
@@ -314,7 +314,7 @@ def _decide(p: Any, loss: Loss) -> Decision:
 def _mean_of(forecast: Any) -> Any:
     low, high, weight = (np.asarray(each, float) for each in (forecast.low, forecast.high, forecast.weight))
     mean = getattr(forecast, "mean", None)
-    return _plain(low + weight * (high - low)) if mean is None or callable(mean) else mean
+    return _scalar_or_array(low + weight * (high - low)) if mean is None or callable(mean) else mean
 
 
 def _decide_forecast(forecast: Any, loss: Loss) -> Decision:

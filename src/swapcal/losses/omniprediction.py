@@ -58,8 +58,8 @@ class SwapOmniprediction:
         The loss is `steep_loss` with k = 0 if A_v < 0 and k = 1 otherwise; ε > 0 makes k its only best response
         to v. The gain is at least (1 − ε) values[index] − ε weight[index].
         """
-        found = somni(self.levels, self.A, self.g, self.rules)
-        return steep_loss(float(self.levels[index]), float(found.action[index]), epsilon), found.theta[index]
+        attained = somni(self.levels, self.A, self.g, self.rules)
+        return steep_loss(float(self.levels[index]), float(attained.action[index]), epsilon), attained.theta[index]
 
 
 def swap_omniprediction(
@@ -167,24 +167,24 @@ def omniprediction(
     (OmnipredictionInterval(3 to 3; the lower end by threshold(0.02)), 4.0)
     """
     rows = LevelRows.of(p, y, X, weight)
-    book = list(losses) if losses is not None else threshold_losses()
-    _check_members(book)
-    book.append(_constant())
-    paid = np.array([rows.weight @ loss.induced(rows.p, rows.y) for loss in book])
-    starts = np.unique(np.linspace(0, len(book) - 1, 5).astype(int))
-    tried = [_alternate(book, paid, rows, int(s)) for s in starts]
-    tried += [_constant_rule(book, paid, rows)] if rules == "all" else []
-    gain, choice, theta = max(tried, key=lambda found: found[0])
+    dictionary = list(losses) if losses is not None else threshold_losses()
+    _check_members(dictionary)
+    dictionary.append(_constant())
+    paid = np.array([rows.weight @ loss.induced(rows.p, rows.y) for loss in dictionary])
+    starts = np.unique(np.linspace(0, len(dictionary) - 1, 5).astype(int))
+    tried = [_alternate(dictionary, paid, rows, int(s)) for s in starts]
+    tried += [_constant_rule(dictionary, paid, rows)] if rules == "all" else []
+    gain, choice, theta = max(tried, key=lambda attempt: attempt[0])
     upper = float(somni_levels(rows.levels, *rows.residual_sums(), rules).sum())
-    return OmnipredictionInterval(gain, upper, book[choice], theta)
+    return OmnipredictionInterval(gain, upper, dictionary[choice], theta)
 
 
-def _constant_rule(book: list[Loss], paid: Array, rows: LevelRows) -> tuple[float, int, Array]:
-    """Return the most any loss of the book gains by one constant action, the loss, and the constant's θ."""
+def _constant_rule(dictionary: list[Loss], paid: Array, rows: LevelRows) -> tuple[float, int, Array]:
+    """Return the most any loss of the dictionary gains by one constant action, the loss, and the constant's θ."""
     rate = rows.weight @ rows.y / rows.weight.sum()
-    gains = paid - [rows.weight @ loss.induced(np.full(len(rows.y), rate), rows.y) for loss in book]
+    gains = paid - [rows.weight @ loss.induced(np.full(len(rows.y), rate), rows.y) for loss in dictionary]
     choice, theta = int(np.argmax(gains)), np.zeros(rows.X.shape[1])
-    theta[0] = 2.0 * (2.0 * float(np.ravel(book[choice].best_response(rate))[0]) - 1.0)
+    theta[0] = 2.0 * (2.0 * float(np.ravel(dictionary[choice].best_response(rate))[0]) - 1.0)
     return float(gains[choice]), choice, theta
 
 
@@ -242,19 +242,19 @@ def _check_members(losses: Sequence[Loss]) -> None:
             raise LossError.of("losses", f"{loss.name}, {shape_of(loss)}", MEMBERS)
 
 
-def _alternate(book: list[Loss], paid: Array, rows: LevelRows, choice: int) -> tuple[float, int, Array]:
+def _alternate(dictionary: list[Loss], paid: Array, rows: LevelRows, choice: int) -> tuple[float, int, Array]:
     best, theta = -np.inf, np.zeros(rows.X.shape[1])
     for _ in range(ROUNDS):
-        found = minimise_over_ball(stages(book[choice], rows.y), rows.X, rows.weight, theta)
-        gains = paid - _comparator_costs(book, rows, found.theta)
+        minimum = minimise_over_ball(stages(dictionary[choice], rows.y), rows.X, rows.weight, theta)
+        gains = paid - _comparator_costs(dictionary, rows, minimum.theta)
         if gains[choice] <= best + 1e-12 * rows.weight.sum():
             break
-        best, theta, kept = float(gains[choice]), found.theta, choice
+        best, theta, best_choice = float(gains[choice]), minimum.theta, choice
         choice = int(np.argmax(gains))
-    return best, kept, theta
+    return best, best_choice, theta
 
 
-def _comparator_costs(book: list[Loss], rows: LevelRows, theta: Array) -> Array:
+def _comparator_costs(dictionary: list[Loss], rows: LevelRows, theta: Array) -> Array:
     s = np.clip(rows.X @ theta, -1.0, 1.0)
-    acted = ((loss, action_at(loss, s)) for loss in book)
+    acted = ((loss, action_at(loss, s)) for loss in dictionary)
     return np.array([rows.weight @ mix(rows.y, loss.at(a, 0), loss.at(a, 1)) for loss, a in acted])

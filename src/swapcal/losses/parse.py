@@ -89,10 +89,10 @@ def specify(text: str) -> Specification:
     >>> specify("newsvendor:3,over=@cost").arguments
     {'under': 3.0, 'over': '@cost'}
     """
-    kind, _, rest = text.strip().partition(":")
+    kind, _, arguments = text.strip().partition(":")
     names = _arguments_of(kind, text)
     given: dict[str, Any] = {}
-    for position, part in enumerate(filter(None, rest.split(","))):
+    for position, part in enumerate(filter(None, arguments.split(","))):
         key, equals, value = part.partition("=")
         if not equals:
             key, value = (names[position] if position < len(names) else "", part)

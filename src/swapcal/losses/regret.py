@@ -219,23 +219,23 @@ def regret(
 
 
 def _levels(loss: Loss, rows: LevelRows, paid: Array, progress: Progress | None) -> tuple[LevelRegret, ...]:
-    theta, found = np.zeros(rows.X.shape[1]), []
+    theta, levels = np.zeros(rows.X.shape[1]), []
     for done, (level, part) in enumerate(zip(rows.levels, rows.slices(), strict=True), start=1):
         best = _best(loss.take(part), rows, part, theta)
         # Off the boundary, where a logarithm of the next level's rows stays finite.
         theta = 0.9 * best.theta
-        found.append(LevelRegret(float(level), float(rows.weight[part].sum()), float(paid[part].sum()), best))
+        levels.append(LevelRegret(float(level), float(rows.weight[part].sum()), float(paid[part].sum()), best))
         if progress is not None:
             progress(done, len(rows.starts))
-    return tuple(found)
+    return tuple(levels)
 
 
 def _best(loss: Loss, rows: LevelRows, part: slice, start: Array) -> Comparator:
     y, X, weight = rows.y[part], rows.X[part], rows.weight[part]
     if isinstance(loss, CostMatrix):
         return _best_pair(loss, y, X, weight)
-    found = minimise_over_ball(stages(loss, y), X, weight, start)
-    return Comparator(found.theta, found.value, min(found.floor, found.value))
+    minimum = minimise_over_ball(stages(loss, y), X, weight, start)
+    return Comparator(minimum.theta, minimum.value, min(minimum.floor, minimum.value))
 
 
 def _best_pair(loss: CostMatrix, y: Array, X: Array, weight: Array) -> Comparator:
@@ -313,19 +313,19 @@ def decision_rows(
     return [_row(regret(loss, p, y, X, weight)) for loss in losses]
 
 
-def _row(found: Regret) -> DecisionRow:
-    bounds = [found.swap_upper] + ([found.bound] if found.bound is not None else [])
-    gainful = max(found.levels, key=lambda level: level.regret)
+def _row(result: Regret) -> DecisionRow:
+    bounds = [result.swap_upper] + ([result.bound] if result.bound is not None else [])
+    gainful = max(result.levels, key=lambda level: level.regret)
     return DecisionRow(
-        loss=found.loss.name,
-        cost=_mean(found.cost, found),
-        regret=_mean(found.swap, found),
-        certificate=_mean(min(bounds), found),
+        loss=result.loss.name,
+        cost=_mean(result.cost, result),
+        regret=_mean(result.swap, result),
+        certificate=_mean(min(bounds), result),
         alternative=f"an affine rule per level; it gains most at level {gainful.level:.4g}",
-        alternative_cost=_mean(sum(level.best.value for level in found.levels), found),
+        alternative_cost=_mean(sum(level.best.value for level in result.levels), result),
     )
 
 
-def _mean(total: float, found: Regret) -> float | None:
-    value = float(np.float64(total) / found.weight)
+def _mean(total: float, result: Regret) -> float | None:
+    value = float(np.float64(total) / result.weight)
     return value if isfinite(value) else None

@@ -67,7 +67,7 @@ def duration(name: str, value: Any) -> float:
     >>> duration("matures", "24h"), duration("matures", timedelta(minutes=1)), duration("matures", 3)
     (86400.0, 60.0, 3.0)
     """
-    found = _DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
+    match = _DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
     if isinstance(value, timedelta):
         length: float | None = value.total_seconds()
     elif isinstance(value, np.timedelta64):
@@ -75,7 +75,7 @@ def duration(name: str, value: Any) -> float:
     elif isinstance(value, NUMBERS) and not isinstance(value, bool):
         length = float(value)
     else:
-        length = None if found is None else float(found[1]) * _UNITS[found[2]]
+        length = None if match is None else float(match[1]) * _UNITS[match[2]]
     if length is None or not 0.0 <= length < math.inf:
         expected = "a number of at least 0, a timedelta, or text such as 90s, 30m, 24h, 7d or 2w"
         raise ValueError(f"{name}: given {value!r}, expected {expected}")
@@ -105,7 +105,7 @@ def shown(time: float, dated: bool) -> str:
 
 
 def _is_zoned(value: Any) -> bool | None:
-    """Tell whether a time names its zone; None for what needs none: a number, a day, a numpy time."""
+    """Return whether a time has a zone; None for a number, a day or a numpy time, which need none."""
     if isinstance(value, datetime):
         return value.tzinfo is not None
     if not isinstance(value, str) or len(value) <= len("2024-01-01"):
@@ -114,7 +114,7 @@ def _is_zoned(value: Any) -> bool | None:
 
 
 def refuse_mixed_zones(name: str, values: Sequence[Any]) -> None:
-    """Raise ValueError if some times name their zone and others do not; those that do not are all read as UTC.
+    """Raise ValueError if some times have a zone and others do not; times without one are read as UTC.
 
     Examples
     --------
@@ -128,7 +128,7 @@ def refuse_mixed_zones(name: str, values: Sequence[Any]) -> None:
 
 
 def are_dates(name: str, values: Any) -> bool | None:
-    """Tell whether times are dates or ISO text rather than numbers; None if all are missing; a mixture is refused.
+    """Return whether times are dates or ISO text, or None if all are missing. Raises ValueError for dates and numbers.
 
     Examples
     --------
@@ -194,7 +194,7 @@ def check_times(time: Any, label_time: Any, n: int, clock: float) -> tuple[Array
 def check_maturity(matures: Any, times: Array | None, n: int, window: float | None = None) -> Array | None:
     """Return when the labels of n rows mature (NaN if unknown). Raises ValueError if one precedes its forecast.
 
-    window : length of time after which the label of every row matures for which nothing else is given
+    window : time after which the label of a row matures if `matures` has none for it
     """
     if matures is None and window is None:
         return None
@@ -236,5 +236,5 @@ def _check_order(times: Array, clock: float, dated: bool) -> None:
 
 
 def created_at() -> str:
-    """Return now as reports say it."""
+    """Return the present time as reports print it."""
     return datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")

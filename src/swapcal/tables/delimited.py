@@ -23,7 +23,7 @@ from swapcal.tables.sources import InputError, Opened
 # Blocks: text cut between records, so that each block can be read on its own, and several at once.
 
 LONGEST = 1 << 26
-"""A record longer than this is taken for a quote that is never closed: it would swallow the file without a word."""
+"""A record longer than this is an unclosed quote, which would otherwise hide the rest of the file silently."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -64,29 +64,29 @@ class Cutter:
         self._held = b""
 
     def blocks(self, pieces: Iterable[bytes], size: int, first: int | None = None) -> Iterator[Block]:
-        """Yield the blocks; the first may be longer: all else is judged by it."""
-        wanted, gathered = size if first is None else first, [b""]
+        """Yield the blocks; the first may be longer, because column types follow from it."""
+        length, gathered = size if first is None else first, [b""]
         for piece in pieces:
             gathered.append(piece)
-            if piece and sum(map(len, gathered)) < wanted:
+            if piece and sum(map(len, gathered)) < length:
                 continue
             self._held = b"".join(gathered)
-            while text := self._ready(wanted, idle=not piece):
+            while text := self._ready(length, idle=not piece):
                 yield self._block(text, last=False)
-                wanted = size
+                length = size
             gathered = [self._held]
         self._held = b"".join(gathered)
         yield from self._end()
 
-    def _ready(self, wanted: int, *, idle: bool) -> bytes:
-        """Return what is to be given out now, if anything."""
-        if len(self._held) < wanted and not idle:
+    def _ready(self, length: int, *, idle: bool) -> bytes:
+        """Return the records to yield now, possibly none."""
+        if len(self._held) < length and not idle:
             return b""
-        return self._whole(self._held[:wanted]) or self._whole(self._held)
+        return self._ended_records(self._held[:length]) or self._ended_records(self._held)
 
     def _end(self) -> Iterator[Block]:
-        """Give out what is left; of a stream that was left in the middle, only whole records."""
-        text = self._whole(self._held) if self._stopped() else self._held
+        """Yield the remaining records; only complete ones if the stream was stopped by `until`."""
+        text = self._ended_records(self._held) if self._stopped() else self._held
         if text is self._held and (opened := self._open(text)) >= 0:
             self._refuse(opened)
         if text.strip():
@@ -98,8 +98,8 @@ class Cutter:
         self._line += text.count(b"\n")
         return block
 
-    def _whole(self, text: bytes) -> bytes:
-        """Return the records that have ended."""
+    def _ended_records(self, text: bytes) -> bytes:
+        """Return the complete records at the beginning of a text."""
         if self._delimiter is None or b'"' not in text:
             return text[: text.rfind(b"\n") + 1]
         end, opened = record_ends(np.frombuffer(text, np.uint8), self._delimiter)
@@ -149,7 +149,7 @@ FIRST = 1 << 26  # the first block where all columns are read, each as what it l
 SAMPLE_BYTES, SAMPLE_RECORDS = 1 << 16, 50
 CANDIDATES = ",;\t|"
 EXAMINED, FEWEST_EXAMINED = 100_000, 100
-"""Fields from which the spelling is found, and rows of them at least."""
+"""Fields examined for the dialect, and the least number of rows."""
 NULLS = pacsv.ConvertOptions().null_values
 UNREADABLE = re.compile(r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error")
 
@@ -163,9 +163,9 @@ class Piece(NamedTuple):
     share: float | None
     last: bool
     ragged: Sequence[int] = ()
-    """which rows of the piece, from 1, have another number of fields than the header, and are not in the table"""
+    """rows of the piece, from 1, with another number of fields than the header; they are not in the table"""
     complaint: str = ""
-    """what is wrong with the first of these"""
+    """the error of the first of these"""
     misfits: tuple[Misfit, ...] = ()
 
     @property
@@ -185,7 +185,7 @@ class Piece(NamedTuple):
 
 
 Ragged = list[tuple[int, str]]
-"""Rows of a block, numbered from 1, that have another number of fields than the header, and what is wrong with them."""
+"""Rows of a block, numbered from 1, with another number of fields than the header, and the error of each."""
 
 
 class Delimited:
@@ -202,16 +202,16 @@ class Delimited:
             )
         self.columns, self._header = _header(text, self.delimiter)
         own = replace(dialect, delimiter=self.delimiter, encoding=opened.encoding)
-        self.found = Detected(own.settled())
+        self.detected = Detected(own.settled())
         if dialect.is_open and not opened.follows:
-            self.found = detect(self._sampled(text[len(self._header.decode()) :]), own)
-        self._dialect = self.found.dialect
+            self.detected = detect(self._sampled(text[len(self._header.decode()) :]), own)
+        self._dialect = self.detected.dialect
 
     def _sampled(self, text: str) -> dict[str, list[str]]:
         """Return some fields of each column, from the first rows."""
         rows = max(FEWEST_EXAMINED, EXAMINED // max(1, len(self.columns)))
-        whole = text if self._opened.is_whole else text[: text.rfind("\n") + 1]
-        records = list(islice(_records(whole, self.delimiter), rows))
+        complete = text if self._opened.is_whole else text[: text.rfind("\n") + 1]
+        records = list(islice(_records(complete, self.delimiter), rows))
         fields = zip(*(record for record in records if len(record) == len(self.columns)), strict=True)
         return {name: [*dict.fromkeys(column)] for name, column in zip(self.columns, fields, strict=False)}
 
@@ -222,7 +222,7 @@ class Delimited:
         def read(block: Block) -> tuple[Block, pa.Table, Ragged]:
             return block, *self._read(block, names, types.of_text())
 
-        blocks = self._blocks(BLOCK if types.others is None else FIRST)
+        blocks = self._blocks(BLOCK if types.unnamed is None else FIRST)
         alone = islice(blocks, 0 if types.of_text().keys() >= {*names} else 1)  # column types follow from the first
         for block, table, ragged in chain(map(read, alone), in_order(read, blocks, jobs)):
             if types.learn(table, final=block.last and first == 1, text=True):
@@ -238,7 +238,7 @@ class Delimited:
         return cutter.blocks(opened.pieces(len(header)), BLOCK, first)
 
     def _read(self, block: Block, names: list[str], known: Mapping[str, Any]) -> tuple[pa.Table, Ragged]:
-        """Return a block as a table, with columns as text that are not as known, and the rows of another width."""
+        """Return a block as a table, with columns that do not fit their type as text, and the rows of another width."""
         types = dict(known)
         size = max(len(block.text) + 1, 1 << 16) if types else None
         reading = pacsv.ReadOptions(use_threads=False, column_names=self.columns, block_size=size)

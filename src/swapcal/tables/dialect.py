@@ -1,4 +1,4 @@
-"""Dialect: how a text file spells numbers, dates and missing values; given, or found where a sample leaves no doubt."""
+"""Dialect: how a text file spells numbers, dates and missing values; given, or detected from an unambiguous sample."""
 
 import codecs
 import re
@@ -18,7 +18,7 @@ _ALIKE = str.maketrans({"\u00a0": " ", "\u202f": " ", "\u2009": " ", "\u2019": "
 
 @dataclass(frozen=True)
 class Dialect:
-    r"""How a text file is written; what is "auto" (of the delimiter and the missing words, None) is found in the file.
+    r"""How a text file is written; "auto" (None for the delimiter and the missing words) is detected from the file.
 
     Parameters
     ----------
@@ -82,18 +82,18 @@ class Dialect:
             ) from None
 
     def settled(self) -> "Dialect":
-        """Return the dialect with the plain spelling in the place of what is to be found."""
-        plain = {"decimal": "," if self.thousands == "." else ".", "encoding": "utf-8", "dates": "iso", "thousands": ""}
-        chosen: dict[str, Any] = {name: value for name, value in plain.items() if getattr(self, name) == AUTO}
+        """Return the dialect with the default spelling for every setting that is to be detected."""
+        usual = {"decimal": "," if self.thousands == "." else ".", "encoding": "utf-8", "dates": "iso", "thousands": ""}
+        chosen: dict[str, Any] = {name: value for name, value in usual.items() if getattr(self, name) == AUTO}
         return replace(self, **chosen, missing=self.missing or ())
 
     @property
     def is_open(self) -> bool:
-        """Whether anything but the delimiter and the encoding is to be found in the file."""
+        """Whether a setting other than the delimiter and the encoding is to be detected."""
         return AUTO in (self.decimal, self.thousands, self.dates) or self.missing is None
 
     def number(self, text: str, column: str | None = None) -> float | None:
-        """Return the number that a text spells; None if it spells none.
+        """Return the number that a text spells; None if it is not a number.
 
         Examples
         --------
@@ -112,7 +112,7 @@ class Dialect:
         return None if value is None else value * factor
 
     def as_written(self) -> str:
-        """Return what is unlike the plain spelling, in words; empty if nothing is.
+        """Return the differences from the default spelling, in words; empty without any.
 
         Examples
         --------
@@ -148,7 +148,7 @@ _CURRENCY = re.compile(rf"([+-]?)\s*(?:{_SIGNS})\s*(.*)|(.*?)\s*(?:{_SIGNS})")
 
 
 def spelt(body: str, decimal: str, thousands: str) -> float | None:
-    """Return the number that a text spells with this decimal point and these groups of digits; None if it spells none.
+    """Return the number that a text spells with this decimal point and separator of thousands, or None.
 
     Examples
     --------
@@ -171,16 +171,16 @@ def spelt(body: str, decimal: str, thousands: str) -> float | None:
 
 def _amount(body: str) -> str:
     """Return an amount without its currency, with its sign in front: 5- and (5) are -5 in ledgers."""
-    found = _CURRENCY.fullmatch(body)
-    if found:
-        body = (found[1] or "") + found[2] if found[2] is not None else found[3]
+    match = _CURRENCY.fullmatch(body)
+    if match:
+        body = (match[1] or "") + match[2] if match[2] is not None else match[3]
     if body.startswith("(") and body.endswith(")"):
         return f"-{_amount(body[1:-1].strip())}"
     return f"-{body[:-1]}" if body.endswith("-") else body
 
 
 def advice(text: str, column: str, dialect: Dialect) -> str:
-    """Return the options that would read a text as a number, or as missing; none that is given already.
+    """Return the options that would read a text as a number, or as missing, except those already given.
 
     Examples
     --------
@@ -203,7 +203,7 @@ def advice(text: str, column: str, dialect: Dialect) -> str:
 
 
 def _is_part(one: tuple[str, str], other: tuple[str, str]) -> bool:
-    """Tell whether a spelling is another without separators of thousands."""
+    """Return whether a spelling is the other one without separators of thousands."""
     return one[0] == other[0] and not one[1] and bool(other[1])
 
 
@@ -213,7 +213,7 @@ def _changes(own: tuple[str, str], other: tuple[str, str]) -> list[str]:
     return [f"{option} {names.get(new, new)}" for option, old, new in pairs if old != new]
 
 
-# Detection: what a sample of the fields leaves no doubt about.
+# Detection: the settings that a sample of the fields determines.
 
 WORDS = {
     "k.a.", "k. a.", "n.a.", "n. a.", "keine angabe", "unbekannt", "unknown", "missing", "-", "--", "–", "—", "?", ".",
@@ -222,13 +222,13 @@ WORDS = {
 }  # fmt: skip
 """Words that mean a missing value where they stand among numbers, in lower case."""
 PLAIN_NULLS = {"", "na", "n/a", "nan", "null", "#n/a", "#na", "-nan", "#n/a n/a"}
-"""What the reader of text files takes for missing anyway."""
+"""Spellings that the reader of text files always takes for missing."""
 MOSTLY = 0.5
 DATE = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(?:\d{4}|\d{2})(?:[ T]+\d{1,2}:\d{2}(?::\d{2})?(?: [AP]M)?)?")
 
 
 class Sample(NamedTuple):
-    """What some fields of a column are: numbers spelt in some way, dates, words; and a sign that all numbers have."""
+    """Some fields of a column by kind: numbers in any spelling, dates, words; and a sign that all numbers have."""
 
     numbers: list[str]
     words: list[str]
@@ -256,7 +256,7 @@ class Sample(NamedTuple):
 
     @property
     def is_dated(self) -> bool:
-        """Whether all texts are dates, but for words that mean nothing."""
+        """Whether all texts are dates, apart from words for missing values."""
         return bool(self.dates) and not self.numbers and all(word.lower() in WORDS for word in self.words)
 
 
@@ -277,31 +277,31 @@ class Detected:
 
 
 def detect(columns: Mapping[str, Sequence[str]], given: Dialect) -> Detected:
-    """Return the dialect of some fields of each column: as given, and for the rest as the fields leave no doubt.
+    """Return the given dialect, with open settings detected from some fields of each column where they are unambiguous.
 
     Examples
     --------
-    >>> found = detect({"pay": ["1.234,56", "415,01", "k.A."], "day": ["31.12.2023", "01.01.2024"], "rate": ["5 %"]},
-    ...                Dialect(";", "auto", "utf-8", "auto", "auto", None))
-    >>> found.dialect.as_written()
+    >>> columns = {"pay": ["1.234,56", "415,01", "k.A."], "day": ["31.12.2023", "01.01.2024"], "rate": ["5 %"]}
+    >>> detected = detect(columns, Dialect(";", "auto", "utf-8", "auto", "auto", None))
+    >>> detected.dialect.as_written()
     "; as separator, , as decimal point, . between thousands, 'k.A.' as missing, dates as day.month.year"
-    >>> found.seem
+    >>> detected.seem
     {'rate': 'percent'}
     """
     samples = {name: Sample.of(texts) for name, texts in columns.items()}
     numeric = [sample for sample in samples.values() if sample.is_numeric]
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     if AUTO in (given.decimal, given.thousands):
         numbers = {number for sample in numeric for number in sample.numbers}
-        found |= dict(zip(("decimal", "thousands"), _spelling(numbers, given), strict=True))
+        settings |= dict(zip(("decimal", "thousands"), _spelling(numbers, given), strict=True))
     if given.missing is None:
         words = {word for sample in numeric for word in sample.words if word.lower() in WORDS}
-        found["missing"] = tuple(sorted(words))
+        settings["missing"] = tuple(sorted(words))
     orders = {name: _orders(sample.dates) for name, sample in samples.items() if sample.is_dated}
     if given.dates == AUTO:
         every = set(ORDERS[1:]).intersection(*orders.values()) if orders else set()
-        found["dates"] = every.pop() if len(every) == 1 else "iso"
-    dialect = replace(given, **found).settled()
+        settings["dates"] = every.pop() if len(every) == 1 else "iso"
+    dialect = replace(given, **settings).settled()
     seem = {name: sample.sign for name, sample in samples.items() if sample.is_numeric and sample.sign}
     if dialect.dates == "iso":
         seem |= dict.fromkeys(orders, "dates")
@@ -311,13 +311,13 @@ def detect(columns: Mapping[str, Sequence[str]], given: Dialect) -> Detected:
 
 def _spelling(numbers: Iterable[str], given: Dialect) -> tuple[str, str]:
     """Return the decimal point and the separator of thousands that read all numbers, if only one way does."""
-    wanted = [
+    candidates = [
         (decimal, thousands)
         for decimal, thousands in SPELLINGS
         if given.decimal in (decimal, AUTO) and given.thousands in (thousands, AUTO) and decimal != given.delimiter
     ]
     every = sorted(numbers)
-    able = [pair for pair in wanted if all(_pattern(*pair).fullmatch(text) for text in every)]
+    able = [pair for pair in candidates if all(_pattern(*pair).fullmatch(text) for text in every)]
     if not able or able[0] == (".", ""):  # the plain spelling needs no proof
         return (given.decimal, given.thousands) if not able else able[0]
     read = {tuple(spelt(text, *pair) for text in every) for pair in able}
@@ -327,9 +327,9 @@ def _spelling(numbers: Iterable[str], given: Dialect) -> tuple[str, str]:
 def _orders(dates: Iterable[str]) -> set[str]:
     """Return the orders of day and month that all dates allow; points stand between day, month and year only."""
     orders = {"dmy", "mdy"}
-    for found in map(DATE.fullmatch, dates):
-        if found is not None:
-            first, second = int(found[1]), int(found[3])
-            orders -= {"mdy"} if first > 12 or found[2] == "." else set()
+    for match in map(DATE.fullmatch, dates):
+        if match is not None:
+            first, second = int(match[1]), int(match[3])
+            orders -= {"mdy"} if first > 12 or match[2] == "." else set()
             orders -= {"dmy"} if second > 12 else set()
     return orders

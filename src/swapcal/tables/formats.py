@@ -23,7 +23,7 @@ from swapcal.tables.sources import AUTO, InputError, Opened
 
 
 class Format(Protocol):
-    """What every format has: the names of the columns, and the rows as Arrow tables, once."""
+    """The interface of every format: the names of the columns, and the rows as Arrow tables, once."""
 
     columns: list[str]
 
@@ -67,7 +67,7 @@ class JsonLines:
             first += len(chunk.rows)
 
     def _some(self) -> Iterator["Chunk"]:
-        """Yield rows, so many at a time; what grows is given out as it comes."""
+        """Yield rows in chunks; of a growing file, as they come."""
         cutter = Cutter(self._opened.name, None, self._opened.share, stopped=self._opened.stopped)
         held: Rows = []
         for block in cutter.blocks(self._opened.pieces(), BLOCK):
@@ -165,11 +165,11 @@ class Parquet:
 
 def _without_views(table: pa.Table) -> pa.Table:
     """Return views of texts as texts: Arrow computes little with views."""
-    plain = [
+    fields = [
         pa.field(column.name, pa.large_string()) if pa.types.is_string_view(column.type) else column
         for column in table.schema
     ]
-    return table.cast(pa.schema(plain)) if plain != [*table.schema] else table
+    return table.cast(pa.schema(fields)) if fields != [*table.schema] else table
 
 
 # Folder: the files of one table, in order of their names; folders called key=value are a column.
@@ -187,8 +187,8 @@ class Folder:
         self._keys = _folder_keys(Path(path), self._files)
         with Opened(str(self._files[0]), dialect.encoding) as opened:
             first = _format(opened, dialect)
-        columns, self.found = first.columns, _found(first, opened, dialect)
-        self._dialect = replace(self.found.dialect, delimiter=dialect.delimiter)
+        columns, self.detected = first.columns, _detected(first, opened, dialect)
+        self._dialect = replace(self.detected.dialect, delimiter=dialect.delimiter)
         self.columns = [*columns, *(key for key in self._keys if key not in columns)]
 
     def pieces(self, types: ColumnTypes, jobs: int = 1, first: int = 1) -> Iterator[Piece]:
@@ -217,7 +217,7 @@ class Folder:
 
 
 def files_of(path: Path) -> list[Path]:
-    """Return the files of a data set in order of their paths; names with _ or . in front are other programs' notes."""
+    """Return the files of a data set in order of their paths; names that begin with _ or . are left out."""
     files: list[Path] = []
     for folder, folders, names in os.walk(path):
         folders[:] = sorted(name for name in folders if not name.startswith(("_", ".")))
@@ -243,12 +243,12 @@ def _folder_keys(path: Path, files: list[Path]) -> dict[str, Any]:
 
 
 def _numbers(values: list[Any]) -> list[Any]:
-    """Return whole numbers as such; what has leading zeros is a name."""
-    whole = all(value is None or (value.lstrip("-").isdecimal() and str(int(value)) == value) for value in values)
-    return [None if value is None else int(value) for value in values] if whole else values
+    """Return integers as int, if all values are; a value with leading zeros is a name."""
+    is_int = all(value is None or (value.lstrip("-").isdecimal() and str(int(value)) == value) for value in values)
+    return [None if value is None else int(value) for value in values] if is_int else values
 
 
-# Source: a file of any format, opened, its columns known, its rows waiting.
+# Source: an open file of any format; its columns are known, its rows not read yet.
 
 COMMAS = re.compile(r"\s*[+-]?\d[\d.]*,[\d,]*\d*(\.\d+)?\s*")
 LOOKED_AT = 1000  # values of a text column examined for numbers in another spelling
@@ -258,7 +258,7 @@ SEEM = {
     "currency": "looks like amounts of money and is read as text; --currency {} reads numbers",
     "dates": "holds dates of unclear order and is read as text; --dates dmy or mdy reads them",
 }
-"""What is suggested for a column that seems to need an option."""
+"""The suggestion for a column that seems to need an option."""
 
 
 @dataclass(frozen=True)
@@ -270,37 +270,37 @@ class Source:
     dialect: Dialect
     _format: Format
     follows: bool = False
-    """whether its rows go on for as long as it grows"""
+    """whether reading continues while the file grows"""
     seem: Mapping[str, str] = field(default_factory=dict)
     """columns that seem to need an option, and which"""
 
     def require(self, names: Sequence[str]) -> None:
-        """Refuse names that are no column, or more than one."""
+        """Raise InputError if a name is not that of exactly one column."""
         for name in names:
             if name not in self.columns:
                 raise UnknownColumnError(name, self.columns)
             if self.columns.count(name) > 1:
                 raise InputError(f"{self.name}: given two columns called {name!r}, expected different names")
 
-    def pieces(self, kinds: Mapping[str, ReadAs], jobs: int = 1, *, others: ReadAs | None = None) -> Iterator[Piece]:
+    def pieces(self, kinds: Mapping[str, ReadAs], jobs: int = 1, *, unnamed: ReadAs | None = None) -> Iterator[Piece]:
         """Yield the named columns, each as its kind, some rows at a time: the file may be larger than memory.
 
-        A row that does not fit is refused. With `others`, the columns that are not named are read too, as that kind,
-        and rows that do not fit are left to the reader of the piece. Where the cuts are does not depend on `jobs`.
+        Raises InputError for a row that does not fit. With `unnamed`, the columns that are not in `kinds` are read as
+        that kind, and rows that do not fit are in the pieces' `ragged` and `misfits`. The cuts do not depend on `jobs`.
         """
-        self.require([*kinds, *(self.columns if others else ()), *self.dialect.percent, *self.dialect.currency])
-        self._suggest(kinds, others)
-        types = ColumnTypes(kinds, others, self.dialect, grows=self.follows or isinstance(self._format, Folder))
+        self.require([*kinds, *(self.columns if unnamed else ()), *self.dialect.percent, *self.dialect.currency])
+        self._suggest(kinds, unnamed)
+        types = ColumnTypes(kinds, unnamed, self.dialect, grows=self.follows or isinstance(self._format, Folder))
         judged, rows = set[str](), 0
         for piece in self._format.pieces(types, jobs):
             if not piece.total:
                 continue
-            if others is None and piece.ragged:
+            if unnamed is None and piece.ragged:
                 raise InputError(piece.complaint)
             types.learn(piece.table, final=piece.is_whole)
             self._refuse_commas(piece.table, types, judged, piece.first)
             table, misfits = types.fit(piece.table)
-            for misfit in misfits if others is None else ():
+            for misfit in misfits if unnamed is None else ():
                 row = int(misfit.wrong.argmax())
                 given = not_a(misfit.expected, misfit.column[row].as_py(), misfit.name, self.dialect)
                 raise InputError(f"row {piece.first + row}: column {misfit.name!r}: {given}")
@@ -309,14 +309,14 @@ class Source:
         if not rows and not self.follows:
             raise InputError(f"{self.name}: given no rows, expected some")
 
-    def _suggest(self, kinds: Mapping[str, ReadAs], others: ReadAs | None) -> None:
-        """Name the columns that are read as what they look like and seem to need an option."""
+    def _suggest(self, kinds: Mapping[str, ReadAs], unnamed: ReadAs | None) -> None:
+        """Log the columns whose type is inferred and that seem to need an option."""
         for name, option in self.seem.items():
-            if kinds.get(name, others) in (ReadAs.feature, ReadAs.any):
+            if kinds.get(name, unnamed) in (ReadAs.feature, ReadAs.any):
                 LOG.warning("column %r %s", name, SEEM[option].format(name))
 
     def _refuse_commas(self, table: pa.Table, types: ColumnTypes, judged: set[str], first: int) -> None:
-        """Refuse text that begins mostly with numbers in another spelling: as categories they would mean nothing."""
+        """Raise InputError for text that begins mostly with numbers in another spelling: they are no categories."""
         for name in table.column_names:
             has_values, kind = table[name].null_count < len(table), types.kind(name)
             if name in judged or not has_values or kind not in (ReadAs.any, ReadAs.feature, ReadAs.numeric):
@@ -338,38 +338,38 @@ class Source:
 def open_source(
     file: str, dialect: Dialect | None = None, until: Callable[[], bool] | None = None, *, follow: bool = False
 ) -> Iterator[Source]:
-    """Open a CSV, TSV, JSONL or Parquet file, text also gzipped; "-" is standard input. The format is seen inside.
+    """Open a CSV, TSV, JSONL or Parquet file, text also gzipped; "-" is standard input. The content gives the format.
 
-    A folder is opened as one table, whose partitions, if any, are columns. With `follow` the rows of a text go on for
-    as long as it grows, until `until` returns True; standard input is left at `until` too.
+    A folder is opened as one table, whose partitions, if any, are columns. With `follow`, a text file is read for as
+    long as it grows, until `until` returns True; `until` also ends the reading of standard input.
     """
     dialect = dialect or Dialect()
     if file != "-" and os.path.isdir(file):
         if follow:
             raise InputError(f"{file}: given a folder with --follow, expected a file or -")
         folder = Folder(file, dialect)
-        _log(file, dialect, folder.found)
-        yield Source(file, folder.columns, folder.found.dialect, folder, seem=folder.found.seem)
+        _log(file, dialect, folder.detected)
+        yield Source(file, folder.columns, folder.detected.dialect, folder, seem=folder.detected.seem)
         return
     if follow and dialect.encoding not in ("utf-8", AUTO):
         raise InputError(f"--encoding: given {dialect.encoding} with --follow, expected utf-8")
     with Opened(file, dialect.encoding, until, follow=follow) as opened:
         rows = _format(opened, dialect)
-        found = _found(rows, opened, dialect)
-        _log(opened.name, dialect, found)
-        yield Source(opened.name, rows.columns, found.dialect, rows, follow, found.seem)
+        detected = _detected(rows, opened, dialect)
+        _log(opened.name, dialect, detected)
+        yield Source(opened.name, rows.columns, detected.dialect, rows, follow, detected.seem)
 
 
-def _found(rows: Format, opened: Opened, dialect: Dialect) -> Detected:
+def _detected(rows: Format, opened: Opened, dialect: Dialect) -> Detected:
     if isinstance(rows, Delimited):
-        return rows.found
+        return rows.detected
     return Detected(replace(dialect, encoding=opened.encoding).settled())
 
 
-def _log(name: str, given: Dialect, found: Detected) -> None:
-    """Say how the file is read if that was found in it; a delimiter alone is not worth a line."""
-    if found.dialect != replace(given, delimiter=found.dialect.delimiter).settled():
-        LOG.info("%s: read with %s", name, found.dialect.as_written())
+def _log(name: str, given: Dialect, detected: Detected) -> None:
+    """Log how the file is read if that was detected; a delimiter alone is not logged."""
+    if detected.dialect != replace(given, delimiter=detected.dialect.delimiter).settled():
+        LOG.info("%s: read with %s", name, detected.dialect.as_written())
 
 
 def _format(opened: Opened, dialect: Dialect) -> Format:

@@ -38,7 +38,7 @@ Raw = AnyArray | nw.Series[Any]
 def columns_of(records: Any, ignored: Set[str] = frozenset()) -> tuple[dict[str, Values], int]:
     """Return ({name: values}, rows). Numbers, dates and times come as floats, NaN if missing; all else as categories.
 
-    Whatever a column cannot hold is refused here, so that nothing learned from the result can fail.
+    Raises TypeError or ValueError for values that a column cannot hold, so that learning from the result cannot fail.
     """
     if isinstance(records, Mapping):
         return _stacked([records], ignored), 1
@@ -59,7 +59,7 @@ def columns_of(records: Any, ignored: Set[str] = frozenset()) -> tuple[dict[str,
 
 NUMBERS = {float, int, type(None)}
 TEXTS = {str, type(None)}
-"""Types of which a column's values need no look each."""
+"""Types of values that need no conversion one by one."""
 
 
 def _stacked(records: Sequence[Any], ignored: Set[str]) -> dict[str, Values]:
@@ -71,7 +71,7 @@ def _stacked(records: Sequence[Any], ignored: Set[str]) -> dict[str, Values]:
 
 
 def _names_of(names: Iterable[Any], ignored: Set[str]) -> dict[Any, str]:
-    """Return each column's name as text: a name is text or an integer, and no two may read the same."""
+    """Return each column's name as text. Raises TypeError if it is neither text nor int, ValueError for equal names."""
     texts: dict[Any, str] = {}
     for name in names:
         if isinstance(name, bool) or not isinstance(name, str | int | np.integer):
@@ -86,12 +86,12 @@ def _names_of(names: Iterable[Any], ignored: Set[str]) -> dict[Any, str]:
 
 
 def _listed(name: str, values: list[Any]) -> Values:
-    """Turn one column of Python values into floats or categories; a mixture of both is refused."""
+    """Return one column of Python values as floats or categories. Raises TypeError for a mixture of both."""
     kinds = {*map(type, values)}
     if kinds <= TEXTS and str in kinds:
         return factorise(name, values)
     if kinds <= NUMBERS:
-        with suppress(OverflowError):  # of an integer beyond all floats, which is infinite below
+        with suppress(OverflowError):  # an integer beyond all floats is infinite below
             return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
     floats = _floats(values)
     if None not in floats:
@@ -113,7 +113,7 @@ def _from_series(name: str, series: "nw.Series[Any]") -> Values:
     if dtype.is_numeric():
         return numbers_of(name, series)
     if dtype == nw.Datetime or dtype == nw.Date:
-        zoned = dtype == nw.Datetime and getattr(dtype, "time_zone", None) is not None  # pandas would not cast those
+        zoned = dtype == nw.Datetime and getattr(dtype, "time_zone", None) is not None  # pandas does not cast those
         naive = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None) if zoned else series
         micros = naive.cast(nw.Datetime("us")).dt.timestamp("us").cast(nw.Float64)
         return np.ascontiguousarray(micros.to_numpy(), dtype=np.float64) / 1e6
@@ -125,14 +125,14 @@ def _from_series(name: str, series: "nw.Series[Any]") -> Values:
 
 
 def raw_column(values: Any) -> AnyArray:
-    """Return a sequence as an array that holds each value as it is: numpy alone would make NaN beside text a word."""
+    """Return a sequence as an array that keeps each value: numpy alone would turn NaN beside text into text."""
     array = np.asarray(unmasked(values))
     spoilt = array.dtype.kind in "US" and not isinstance(values, np.ndarray)
     return np.array([*values], dtype=object) if spoilt else array
 
 
 def is_numeric(column: Raw) -> bool:
-    """Say whether a column holds numbers; truth values, dates and times are categories."""
+    """Return whether a column holds numbers; truth values, dates and times are categories."""
     if not isinstance(column, np.ndarray):
         return bool(column.dtype.is_numeric()) or (column.dtype == nw.Object and is_numeric(column.to_numpy()))
     if column.dtype.kind != "O":
@@ -153,8 +153,8 @@ def numbers_of(name: str, column: Raw) -> Array:
             return np.array([np.nan if is_missing(value) else value for value in column], dtype=np.float64)
         return column.astype(np.float64)
     except Exception as error:
-        ours = isinstance(error, ValueError | TypeError | nw.exceptions.NarwhalsError)
-        if ours or type(error).__module__.split(".")[0] in {"polars", "pyarrow"}:
+        is_conversion_error = isinstance(error, ValueError | TypeError | nw.exceptions.NarwhalsError)
+        if is_conversion_error or type(error).__module__.split(".")[0] in {"polars", "pyarrow"}:
             raise TypeError(f"column {name!r}: given {column.dtype}, expected numbers") from error
         raise
 
@@ -181,7 +181,7 @@ def categories_of(name: str, column: Raw) -> Categories:
 
 
 def _looked_up(texts: "nw.Series[Any]") -> Categories:
-    """Let a library that is faster at it than Python find the distinct texts; None, for missing ones, is the last."""
+    """Return the distinct texts, found by the frame's library, faster than Python; None, for missing ones, is last."""
     distinct = sorted(text for text in texts.unique().to_list() if text is not None)
     if not distinct:
         return Categories(np.zeros(len(texts), np.int32), [None])
@@ -229,13 +229,13 @@ class Table:
         return len(self._data)
 
     def require(self, names: Iterable[str]) -> None:
-        """Raise `UnknownColumnError` for the first name that is no column, suggesting the nearest one."""
+        """Raise `UnknownColumnError` for the first name that is not a column, with the nearest name."""
         for name in names:
             if name not in self.columns:
                 raise UnknownColumnError(name, self.columns)
 
     def is_numeric(self, name: str) -> bool:
-        """Say whether the column holds numbers (booleans are categories)."""
+        """Return whether the column holds numbers (booleans are categories)."""
         return is_numeric(self._column(name))
 
     def numbers(self, name: str) -> Array:
@@ -297,7 +297,7 @@ class Table:
 
 
 def nearest(name: str, columns: Sequence[str]) -> str:
-    """Return the hint at the column of the nearest name; empty if none is near.
+    """Return a hint with the nearest column name; empty if none is near.
 
     Examples
     --------
@@ -346,18 +346,18 @@ def cluster_ids(name: str, ids: Any, rows: int | None = None) -> Categories:
         if column.ndim != 1:
             raise ValueError(f"{name}: given shape {column.shape}, expected one id for every row")
         ids = categories_of(name, column).in_order()
-    found: Categories = ids
-    if rows is not None and len(found) != rows:
-        raise ValueError(f"{name}: given {len(found)} rows, expected {rows}, an id for every row")
-    if MISSING in found.names:
-        lost = np.flatnonzero(found.codes == found.names.index(MISSING))
+    clusters: Categories = ids
+    if rows is not None and len(clusters) != rows:
+        raise ValueError(f"{name}: given {len(clusters)} rows, expected {rows}, an id for every row")
+    if MISSING in clusters.names:
+        lost = np.flatnonzero(clusters.codes == clusters.names.index(MISSING))
         if lost.size:
             raise ValueError(f"{name}: given no id in row {lost[0] + 1}, expected one for every row")
-    return found
+    return clusters
 
 
 def is_table(value: Any) -> bool:
-    """Say whether `Table` can open the value.
+    """Return whether `Table` can open the value.
 
     Examples
     --------
@@ -429,7 +429,7 @@ class Batches:
         return (_as_table(batch) for batch in self._begin() if len(batch))
 
     def split(self, given: Mapping[str, Any]) -> Iterator[tuple[Any, dict[str, Any]]]:
-        """Yield (rows, what was given for them): columns given by name leave the rows, and arrays are cut with them.
+        """Yield (rows, given values of these rows): columns given by name leave the rows, and arrays are cut with them.
 
         Examples
         --------
@@ -471,7 +471,7 @@ def _own(value: Any, frame: Any, rows: slice) -> Any:
 
 
 def _as_numbers(column: Any) -> Any:
-    """Return decimals, which 1.0 is in SQL and NumPy does not have, as floats."""
+    """Return decimals as floats: 1.0 is a decimal in SQL, and NumPy has none."""
     return column.cast(nw.Float64) if column.dtype.is_decimal() else column
 
 
@@ -497,8 +497,8 @@ def in_memory(native: Any, **given: Any) -> tuple[Any, ...]:
     if many is None:
         return native, *given.values()
     parts = [*many.split(given)]
-    whole = nw.concat([nw.from_native(rows, eager_only=True) for rows, _ in parts]).to_native()
-    return whole, *(_joined([own[role] for _, own in parts]) for role in given)
+    table = nw.concat([nw.from_native(rows, eager_only=True) for rows, _ in parts]).to_native()
+    return table, *(_joined([own[role] for _, own in parts]) for role in given)
 
 
 def _joined(parts: list[Any]) -> Any:
@@ -506,7 +506,7 @@ def _joined(parts: list[Any]) -> Any:
 
 
 def batches_of(native: Any) -> Batches | None:
-    """Return the batches of a duckdb relation, a polars LazyFrame, a pyarrow dataset or reader; None of all else.
+    """Return the batches of a duckdb relation, a polars LazyFrame, a pyarrow dataset or reader; None for other values.
 
     Examples
     --------
@@ -528,15 +528,12 @@ def batches_of(native: Any) -> Batches | None:
     return None
 
 
-# Judged columns: which columns of a table hold forecasts, outcomes and what both are judged by.
+# Judged columns: the roles of a table's columns in an audit.
 
 
 @dataclass(frozen=True)
 class JudgedColumns:
-    """Names of the columns.
-
-    From the public signatures on, this is how they go through audits, comparisons, Spark and the commands.
-    """
+    """Names of the columns, as audits, comparisons, Spark and the commands pass them on."""
 
     prob: str
     target: str
@@ -550,8 +547,8 @@ class JudgedColumns:
     @property
     def columns(self) -> list[str]:
         """Every column that is read, once."""
-        others = (self.weights, self.time, self.clusters, *(self.issued or ()))
-        extra = [name for name in others if name is not None]
+        optional = (self.weights, self.time, self.clusters, *(self.issued or ()))
+        extra = [name for name in optional if name is not None]
         return list(dict.fromkeys([self.prob, self.target, *self.features, *self.groups, *extra]))
 
     @property
@@ -567,7 +564,7 @@ class JudgedColumns:
         return {name: getattr(self, name) for name in names}
 
     def check_roles(self) -> None:
-        """Refuse a column that would be predicted, or judged, by itself."""
+        """Raise ValueError if a column has two roles, such as prediction and outcome."""
         for name in (self.prob, self.target):
             if name in (*self.features, *self.groups):
                 raise ValueError(f"column {name!r}: given as a feature or group too, expected one role a column")
@@ -575,10 +572,10 @@ class JudgedColumns:
             raise ValueError(f"column {self.prob!r}: given as prediction and as outcome, expected two columns")
 
 
-# Tables out: columns as a data frame of the library that is asked for.
+# Tables out: columns as a data frame of the requested library.
 
 BACKENDS = ("pandas", "polars", "pyarrow", "dict")
-"""Kinds of tables that `made_frame` makes."""
+"""Kinds of tables that `made_frame` returns."""
 
 
 def made_frame(columns: Mapping[str, Sequence[Any]], backend: str) -> Any:
@@ -605,5 +602,5 @@ def columns_from(rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> dic
     >>> columns_from([{"a": 1, "b": 2}], ["b"])
     {'b': [2]}
     """
-    found = list(rows)
-    return {name: [row[name] for row in found] for name in names}
+    records = list(rows)
+    return {name: [row[name] for row in records] for name in names}

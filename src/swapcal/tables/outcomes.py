@@ -18,11 +18,11 @@ from swapcal.tables.values import from_arrow
 # `Positive`: the value of a target that counts as 1, and whether any row had it.
 
 MOST_KEPT, SHOWN = 100, 5
-"""Values kept of those that are not it; and how many are named."""
+"""Other values kept, and how many of them a message names."""
 
 
 class Positive:
-    """A value of a column, as the user spells it; of all the others it notes some.
+    """The value of a column that counts as 1, as the user spells it, and some of the other values met.
 
     Examples
     --------
@@ -34,27 +34,27 @@ class Positive:
     def __init__(self, value: str, column: str, decimal: str = ".") -> None:
         self._value, self._column, self._decimal = value, column, decimal
         self._met = False
-        self._others: set[str] = set()
+        self._other_values: set[str] = set()
 
     def matches(self, value: Any) -> bool:
-        """Tell whether a value is it."""
+        """Return whether a value is the positive one."""
         if self._is(value):
             self._met = True
             return True
-        if len(self._others) < MOST_KEPT:
-            self._others.add(str(value))
+        if len(self._other_values) < MOST_KEPT:
+            self._other_values.add(str(value))
         return False
 
     def complaint(self) -> str | None:
-        """Return what is wrong with the value, if there were some and all were others."""
-        if self._met or not self._others:
+        """Return the error message if there were values and none was the positive one, else None."""
+        if self._met or not self._other_values:
             return None
-        some = ", ".join(map(repr, sorted(self._others)[:SHOWN]))
-        more = ", …" if len(self._others) > SHOWN else ""
+        some = ", ".join(map(repr, sorted(self._other_values)[:SHOWN]))
+        more = ", …" if len(self._other_values) > SHOWN else ""
         return f"--positive: given {self._value!r}, expected a value of column {self._column!r}, such as {some}{more}"
 
     def require(self) -> None:
-        """Refuse a value that no row had."""
+        """Raise InputError if no row had the value."""
         if (complaint := self.complaint()) is not None:
             raise InputError(complaint)
 
@@ -73,7 +73,7 @@ def number(value: Any, decimal: str) -> float:
     return float(value.replace(decimal, ".") if isinstance(value, str) else value)
 
 
-# Types: what a command wants a column to be, and the type that follows from it and from the first values.
+# Types: how a command reads a column, and the type that follows from it and from the first values.
 
 MOSTLY = 0.5  # a text column of which more than this share are numbers was meant to be numeric
 
@@ -97,11 +97,11 @@ class ReadAs(StrEnum):
     numeric = "numeric"
 
 
-_WANTED = {ReadAs.number: pa.float64(), ReadAs.text: pa.string(), ReadAs.truth: pa.bool_()}
+_ARROW_TYPES = {ReadAs.number: pa.float64(), ReadAs.text: pa.string(), ReadAs.truth: pa.bool_()}
 
 
 class Misfit(NamedTuple):
-    """Values of a column that are not what the column is: the column as it stands in the file, and which rows."""
+    """Values of a column that do not fit its type: the column as read, and the rows."""
 
     name: str
     column: Any
@@ -110,10 +110,10 @@ class Misfit(NamedTuple):
 
 
 class ColumnTypes:
-    """The type of each column of a file: as wanted, else decided by the first rows that have values.
+    """The type of each column of a file: as given, else decided by the first rows that have values.
 
-    Whole numbers then become floats, and days and seconds microseconds, because what follows may be finer; not where
-    all rows are known. `others` is what columns not in `kinds` are read as; None if they are not read.
+    Integers then become floats, and days and seconds microseconds, because later rows may be finer; not where all rows
+    are known. `unnamed` is how columns not in `kinds` are read; None if they are not read.
 
     Examples
     --------
@@ -128,25 +128,25 @@ class ColumnTypes:
     def __init__(
         self,
         kinds: Mapping[str, ReadAs],
-        others: ReadAs | None = None,
+        unnamed: ReadAs | None = None,
         dialect: Dialect | None = None,
         *,
         grows: bool = False,
     ) -> None:
-        self.others = others
+        self.unnamed = unnamed
         self._kinds, self._dialect, self._grows = kinds, dialect or Dialect(), grows
-        self._known = {name: _WANTED[kind] for name, kind in kinds.items() if kind in _WANTED}
+        self._known = {name: _ARROW_TYPES[kind] for name, kind in kinds.items() if kind in _ARROW_TYPES}
         self._spelt = {*self._dialect.percent, *self._dialect.currency}
         """columns of numbers that are read as text first"""
         self._known |= dict.fromkeys(self._spelt, pa.float64())
 
     def kind(self, name: str) -> ReadAs | None:
-        """Return what a column is read as."""
-        return self._kinds.get(name, self.others)
+        """Return how a column is read."""
+        return self._kinds.get(name, self.unnamed)
 
     def names(self, columns: Sequence[str]) -> list[str]:
         """Return the columns of a file to read; at least one, which gives the number of rows."""
-        if self.others is not None:
+        if self.unnamed is not None:
             return list(columns)
         return [name for name in self._kinds if name in columns] or list(columns[:1])
 
@@ -158,7 +158,7 @@ class ColumnTypes:
     def learn(self, table: pa.Table, *, final: bool = False, text: bool = False) -> bool:
         """Decide the columns that have values for the first time; `final` if no rows follow, `text` if read from text.
 
-        Return whether a text was read as something else than what its columns now are, and has to be read anew.
+        Return whether a text was read with other types than its columns now have, and has to be read again.
         """
         for field in table.schema:
             kind = self.kind(field.name)
@@ -179,9 +179,9 @@ class ColumnTypes:
         return column.type if final else wider(column.type)
 
     def _is_numeric(self, column: Any, kind: ReadAs | None) -> bool:
-        """Tell whether a text is one of numbers: most of a feature, or all of it in the spelling of this file only.
+        """Return whether a text column is numeric: most of a feature, or all of it in the spelling of this file only.
 
-        All of it in the plain spelling would have been read as numbers, were they not quoted in JSON.
+        Numbers in the default spelling are numbers already, unless JSON quotes them.
         """
         if kind not in (ReadAs.feature, ReadAs.any):
             return False
@@ -190,17 +190,17 @@ class ColumnTypes:
         return bool(some or (not wrong and self._is_spelt(column)))
 
     def _is_spelt(self, column: Any) -> bool:
-        """Tell whether some numbers can be read in the spelling of this file only."""
+        """Return whether some numbers can be read in the spelling of this file only."""
         return bool((parsed(column, Dialect())[1] & ~parsed(column, self._dialect)[1]).any())
 
     def _is_unlike(self, field: Any) -> bool:
         known = self._known.get(field.name, field.type)
-        if is_text(field.type) or pa.types.is_null(field.type):  # text is what did not fit
+        if is_text(field.type) or pa.types.is_null(field.type):  # values that did not fit are text
             return False
         return known not in (field.type, wider(field.type))
 
     def fit(self, table: pa.Table) -> tuple[pa.Table, tuple[Misfit, ...]]:
-        """Return the columns as what they are, and the values that cannot be that, which are then missing."""
+        """Return the columns in their types, and the values that do not fit, which become missing."""
         misfits, table = [], self._without_words(table)
         for place, field in enumerate(table.schema):
             known, kind = self._known.get(field.name), self.kind(field.name)
@@ -218,7 +218,7 @@ class ColumnTypes:
         return table, tuple(misfits)
 
     def _without_words(self, table: pa.Table) -> pa.Table:
-        """Return texts with nothing in the place of the words that mean a missing value."""
+        """Return texts in which words for missing values are null."""
         words = pa.array(self._dialect.missing or (), pa.string())
         for place, field in enumerate(table.schema if len(words) else ()):
             if is_text(field.type):
@@ -244,7 +244,7 @@ class ColumnTypes:
 
 
 def wider(kind: Any) -> Any:
-    """Return floats for whole numbers, and microseconds for days and seconds: what follows may be finer."""
+    """Return floats for integers, and microseconds for days and seconds: later rows may be finer."""
     if pa.types.is_integer(kind):
         return pa.float64()
     if pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.unit == "s"):
@@ -253,7 +253,7 @@ def wider(kind: Any) -> Any:
 
 
 def _value(text: str, kind: Any, patterns: Sequence[str]) -> Any:
-    """Return what a text means as a type, by the patterns if it is a time; None if it cannot be that."""
+    """Return a text as a value of a type, by the patterns if it is a time; None if it does not fit."""
     seconds = seconds_of(text.strip(), patterns) if patterns and pa.types.is_timestamp(kind) else np.inf
     try:
         if np.isfinite(seconds):
@@ -272,17 +272,17 @@ def _meaning(kind: Any) -> ReadAs:
 
 
 def is_number(kind: Any) -> bool:
-    """Tell whether an Arrow type is one of numbers."""
+    """Return whether an Arrow type is numeric."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def is_text(kind: Any) -> bool:
-    """Tell whether an Arrow type is text."""
+    """Return whether an Arrow type is text."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def not_a(kind: ReadAs, text: Any, column: str, dialect: Dialect) -> str:
-    """Say that a value is not what was expected, with the option that would read it."""
+    """Return the message for a value of the wrong kind, with the option that would read it."""
     if kind is ReadAs.time:
         return f"given {text!r}, expected {time_in(dialect.dates)}"
     hint = advice(str(text), column, dialect) if kind is ReadAs.number else ""
@@ -290,7 +290,7 @@ def not_a(kind: ReadAs, text: Any, column: str, dialect: Dialect) -> str:
 
 
 def time_in(order: str) -> str:
-    """Return what a column of times may hold, and the option that reads others if it is not given.
+    """Return which times a column may hold, with the option that reads others if it is not given.
 
     Examples
     --------
@@ -312,7 +312,7 @@ _EXPECTED = {
 
 
 def parsed(column: Any, dialect: Dialect, name: str | None = None) -> tuple[Array, Flags]:
-    """Return (numbers, which values are no numbers) of a text column, parsing each distinct text once."""
+    """Return (numbers, mask of values that are not numbers) of a text column, parsing each distinct text once."""
     texts, indices = distinct(column)
     values = [dialect.number(text, name) for text in texts]
     numbers = np.array([*(np.nan if value is None else value for value in values), np.nan])
@@ -321,7 +321,7 @@ def parsed(column: Any, dialect: Dialect, name: str | None = None) -> tuple[Arra
 
 
 def moments(column: Any, order: str = "iso") -> tuple[Array, Flags, bool]:
-    """Return (numbers, or seconds since 1970; which values are no times; whether they are dates).
+    """Return (numbers, or seconds since 1970; mask of values that are not times; whether they are dates).
 
     Missing values become NaN.
 
@@ -346,7 +346,7 @@ def moments(column: Any, order: str = "iso") -> tuple[Array, Flags, bool]:
 
 
 def timed(column: Any, name: str, first: int, order: str = "iso") -> Any:
-    """Return a column of times as numbers or time stamps, or name the first row that holds neither."""
+    """Return a column of times as numbers or time stamps. Raises InputError for the first row that holds neither."""
     times, wrong, dated = moments(column, order)
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
@@ -366,7 +366,7 @@ def distinct(column: Any) -> tuple[list[Any], Index]:
 
 
 def within(values: Array, name: str, first: int, expected: str, fits: Flags) -> Array:
-    """Return values that all fit, or name the first row (numbered from `first`) that does not."""
+    """Return the values. Raises InputError for the first row (numbered from `first`) that does not fit."""
     if not fits.all():
         row = int(np.flatnonzero(~fits)[0])
         given = "nothing" if np.isnan(values[row]) else f"{values[row]:.12g}"

@@ -25,9 +25,9 @@ Place = str | Path | None
 
 
 def protect(inputs: Iterable[Place], outputs: Mapping[str, Place], tables: Iterable[str] = ()) -> None:
-    """Refuse outputs, by option, that would replace an input, one another, or anything but a file.
+    """Raise InputError if an output, by option, would replace an input, another output, or anything but a file.
 
-    Those that are tables must say by their names in which format.
+    The names of tables must end in a known format.
 
     Examples
     --------
@@ -42,7 +42,7 @@ def protect(inputs: Iterable[Place], outputs: Mapping[str, Place], tables: Itera
             continue
         if str(place) == "-":
             raise InputError(f"{option}: given -, expected the name of a file")
-        _refuse_strange(option, Path(place))
+        _check_writable(option, Path(place))
         for other in read:
             if _same(place, other):
                 raise InputError(f"{option}: given {place}, which is the input {other}; expected another file")
@@ -52,18 +52,18 @@ def protect(inputs: Iterable[Place], outputs: Mapping[str, Place], tables: Itera
         taken[option] = place
     for option in tables:
         if option in taken:
-            _refuse_ending(option, str(taken[option]))
+            _check_ending(option, str(taken[option]))
 
 
-def _refuse_ending(option: str, place: str) -> None:
-    """Refuse a table whose name does not say its format: written as CSV, it would be taken for something else."""
+def _check_ending(option: str, place: str) -> None:
+    """Raise InputError if a table's name has no known ending: other programs would misread its format."""
     if not place.lower().removesuffix(".gz").endswith(ENDINGS):
         raise InputError(f"{option}: given {place}, expected a name that ends in one of {', '.join(ENDINGS)}, or -")
     if place.lower().endswith(tuple(f"{ending}.gz" for ending in PARQUET)):
         raise InputError(f"{option}: given {place}, though Parquet compresses itself, expected a name without .gz")
 
 
-def _refuse_strange(option: str, place: Path) -> None:
+def _check_writable(option: str, place: Path) -> None:
     try:
         mode = os.stat(place).st_mode
     except FileNotFoundError:
@@ -106,12 +106,12 @@ def table_writer(output: str | None) -> Iterator[Callable[[pa.Table], None]]:
 
 
 class Appending:
-    """A table that grows: what is written can be read at once, and a run that goes on can take back its last rows.
+    """A table that grows: rows can be read as soon as they are written, and a resumed run can cut off the last ones.
 
     Parameters
     ----------
     output : name of a CSV, TSV or JSONL file, - for CSV to standard output, or None for nowhere
-    at : where to go on in the file, in bytes; what is beyond is cut off
+    at : size in bytes to which the file is cut before writing continues
     """
 
     def __init__(self, output: str | None, at: int = 0) -> None:
@@ -122,7 +122,7 @@ class Appending:
         self._writer: Any = None
 
     def write(self, table: pa.Table) -> None:
-        """Write rows and let readers see them."""
+        """Write rows and flush them, so that readers see them."""
         if self._raw is None:
             return
         if self._name.endswith(LINES):
@@ -133,16 +133,16 @@ class Appending:
         self._raw.flush()
 
     def size(self) -> int:
-        """Return how many bytes the file has; 0 of what is no file."""
+        """Return the size of the file in bytes; 0 for standard output and None."""
         return self._raw.tell() if self._raw is not None and self._name != "-" else 0
 
     def sync(self) -> None:
-        """Bring the rows to the disk."""
+        """Write the rows to the disk."""
         if self._raw is not None and self._name != "-":
             os.fsync(self._raw.fileno())
 
     def close(self) -> None:
-        """Bring the rows to the disk and end."""
+        """Write the rows to the disk and close."""
         self.sync()
         if self._raw is not None and self._name != "-":
             self._raw.close()

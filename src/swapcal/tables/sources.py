@@ -16,22 +16,22 @@ from typing import Any
 
 
 class InputError(ValueError):
-    """Something about a file that the user must decide."""
+    """An error in a file or option that the user must correct."""
 
 
 AUTO = "auto"
-"""In the place of a setting: found in the file."""
+"""Value of a setting that is detected from the file."""
 
-# Growing: bytes that keep coming, from a pipe or at the end of a file.
+# Growing: bytes from a pipe, or appended to a file.
 
 GROWN_CHUNK = 1 << 20
 PAUSE = 0.1  # seconds between two looks
 
 
 def grown(handle: Any, file: str, until: Callable[[], bool]) -> Iterator[bytes]:
-    """Yield what is in a file and what is written to it later, empty pieces where it has no more for now.
+    """Yield the bytes of a file and those appended later; an empty piece means that there are no more yet.
 
-    A file that shrinks, or in whose place another one appears, is refused after all of its bytes are given out.
+    Raises InputError, after all bytes were yielded, if the file shrinks or is replaced.
     """
     while not until():
         if piece := handle.read(GROWN_CHUNK):
@@ -43,22 +43,22 @@ def grown(handle: Any, file: str, until: Callable[[], bool]) -> Iterator[bytes]:
 
 
 def _check_same(handle: Any, file: str) -> None:
-    ours = os.fstat(handle.fileno())
-    if ours.st_size < handle.tell():
+    opened = os.fstat(handle.fileno())
+    if opened.st_size < handle.tell():
         raise InputError(
-            f"{file}: given {ours.st_size:,} bytes after {handle.tell():,} were read: it was truncated, expected it to "
-            "grow only"
+            f"{file}: given {opened.st_size:,} bytes after {handle.tell():,} were read: it was truncated, expected it "
+            "to grow only"
         )
     try:
-        theirs = os.stat(file)
+        current = os.stat(file)
     except FileNotFoundError:
         raise InputError(f"{file}: given no such file any more, expected it to grow; all its rows were read") from None
-    if (ours.st_dev, ours.st_ino) != (theirs.st_dev, theirs.st_ino) and ours.st_size == handle.tell():
+    if (opened.st_dev, opened.st_ino) != (current.st_dev, current.st_ino) and opened.st_size == handle.tell():
         raise InputError(f"{file}: given another file in its place, expected it to grow; all rows of the old were read")
 
 
 def piped(handle: Any, until: Callable[[], bool], *, idle: bool) -> Iterator[bytes]:
-    """Yield what comes through a pipe as it comes; with `idle`, an empty piece where there is no more for now."""
+    """Yield the bytes of a pipe as they come; with `idle`, an empty piece when there are no more yet."""
     try:
         number = handle.fileno()
         select.select([number], [], [], 0)
@@ -84,7 +84,7 @@ def piped(handle: Any, until: Callable[[], bool], *, idle: bool) -> Iterator[byt
 CHUNK = 1 << 20
 HEAD = 1 << 20
 GZIP, PARQUET, BOM = b"\x1f\x8b", b"PAR1", codecs.BOM_UTF8
-STRANGERS = {
+OTHER_FORMATS = {
     b"PK\x03\x04": "a zip archive or a workbook, expected CSV, JSONL or Parquet; save the sheet as CSV",
     b"BZh": "bzip2, expected gzip or no compression",
     b"\xfd7zXZ": "xz, expected gzip or no compression",
@@ -135,14 +135,14 @@ class Opened:
             first = next(raw, b"") if self.follows or encoding != AUTO else ahead(raw, HEAD)
             if encoding == AUTO and not self.follows:
                 self.encoding = encoding_of(first)
-            self._refuse_strangers(first, self.encoding)
+            self._refuse_other_formats(first, self.encoding)
             raw = as_utf8(chain([first], raw), self.encoding, self.name)
         self.head, self._later = self._started(raw), raw
         if not self.head.strip():
             raise InputError(f"{self.name}: given an empty file, expected a header and rows")
 
     def _started(self, raw: Iterator[bytes]) -> bytes:
-        """Return the first mebibyte; of what grows, what is there, but a line at least."""
+        """Return the first mebibyte; of a growing file the present text, at least a line."""
         head, size = [b""], 0
         for chunk in raw:
             head.append(chunk)
@@ -159,10 +159,10 @@ class Opened:
         packed = gzip.GzipFile(fileobj=io.BufferedReader(Chunks(raw)))
         return _checked(iter(lambda: packed.read(CHUNK), b""), self.name)
 
-    def _refuse_strangers(self, first: bytes, encoding: str) -> None:
+    def _refuse_other_formats(self, first: bytes, encoding: str) -> None:
         if encoding != "utf-8":
             return
-        for magic, what in STRANGERS.items():
+        for magic, what in OTHER_FORMATS.items():
             if first.startswith(magic):
                 raise InputError(f"{self.name}: given {what}")
         if first.startswith(PARQUET):
@@ -177,7 +177,7 @@ class Opened:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the head may be all there is."""
+        """Whether the head may be the whole file."""
         return len(self.head) < HEAD
 
     def share(self) -> float | None:
@@ -192,11 +192,11 @@ class Opened:
         yield from self._later
 
     def stopped(self) -> bool:
-        """Tell whether the reading was ended by `until` rather than by the end of the text."""
+        """Return whether `until` ended the reading, not the end of the text."""
         return self._until()
 
     def seekable(self) -> Any:
-        """Return the file itself, or standard input in memory: what Parquet needs."""
+        """Return the file itself, or standard input in memory, because Parquet needs to seek."""
         if self._handle is sys.stdin.buffer or not self._handle.seekable():
             return io.BytesIO(self.head + b"".join(self._later))
         self._handle.seek(0)
@@ -285,7 +285,7 @@ def as_utf8(pieces: Iterator[bytes | None], encoding: str, name: str) -> Iterato
     decoder = codecs.getincrementaldecoder(encoding)()
     line, start = 1, True
     for piece in chain(pieces, [None]):
-        if piece == b"":  # nothing for now
+        if piece == b"":  # no more bytes yet
             yield piece
             continue
         end, piece = piece is None, piece or b""
@@ -311,7 +311,7 @@ def _open(file: str) -> Any:
     try:
         handle = open(file, "rb")  # noqa: SIM115 - closed by `Opened`
     except FileNotFoundError:
-        raise InputError(f"{file}: given no such file, expected one to read") from None
+        raise InputError(f"{file}: file not found") from None
     except IsADirectoryError:
         raise InputError(f"{file}: given a folder, expected a file") from None
     except OSError as error:

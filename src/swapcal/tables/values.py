@@ -26,14 +26,14 @@ _EPOCH = datetime.date(1970, 1, 1).toordinal()
 
 
 def is_missing(value: Any) -> bool:
-    """Tell whether a value is None, NaN, masked or another library's null (not equal to itself, or not a truth)."""
+    """Return whether a value is None, NaN, masked or another library's null (not equal to itself, or not a truth)."""
     if value is None or value is np.ma.masked:
         return True
     try:
         return bool(value != value)
     except (TypeError, ArithmeticError):
         return True
-    except ValueError:  # an array of truths: not a null, and refused as what it is
+    except ValueError:  # an array of truth values is not a null; a later check raises
         return False
 
 
@@ -79,12 +79,12 @@ def text_of(value: Any) -> str:
 
 
 def letters(name: Any) -> str:
-    """Return a name as Python's own text: of an Enum of texts the text, which str() need not give."""
+    """Return a name as Python's own text: the value of an Enum of texts, which str() may not return."""
     return str.__str__(name) if isinstance(name, str) else str(name)
 
 
 def group_name(text: str) -> str:
-    """Return what a text is called beside the names for missing and other values: quoted if it reads like them.
+    """Return a text as the name of a group: quoted if it equals the name for missing or other values.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def group_name(text: str) -> str:
 
 
 def unquoted(name: str) -> str | None:
-    """Return the text that `group_name` calls so; None if the name is that of missing values.
+    """Return the text with this `group_name`; None if the name is that of missing values.
 
     Examples
     --------
@@ -120,7 +120,7 @@ def text_key(*words: str) -> int:
 
 
 def has_bytes(text: str) -> bool:
-    """Tell whether text can be encoded; half of a surrogate pair cannot, and no key could be made of it."""
+    """Return whether text can be encoded; half of a surrogate pair cannot, and has no key."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -129,7 +129,7 @@ def has_bytes(text: str) -> bool:
 
 
 def unmasked(values: Any) -> Any:
-    """Return values with None where an array is masked; its data there mean nothing."""
+    """Return values with None where an array is masked."""
     if not np.ma.isMaskedArray(values):
         return values
     objects = np.array(np.ma.getdata(values), dtype=object)
@@ -158,7 +158,7 @@ class Categories:
 
     @cached_property
     def names(self) -> list[str]:
-        """What each value is called."""
+        """The name of each value."""
         return [MISSING if value is None else group_name(text_of(value)) for value in self.values]
 
     def in_order(self) -> "Categories":
@@ -177,7 +177,7 @@ class Categories:
 
 
 def factorise(name: str, values: Sequence[Any]) -> Categories:
-    """Return the categories of a column in order of appearance, refusing values without a stable identity."""
+    """Return the categories of a column in order of appearance. Raises TypeError for values without stable identity."""
     seen: dict[Any, int] = {}
     try:
         codes = [seen.setdefault(value, len(seen)) for value in values]
@@ -196,7 +196,7 @@ def factorise(name: str, values: Sequence[Any]) -> Categories:
 
 
 def _has_hash(value: Any) -> bool:
-    """Tell whether a dictionary can hold a value; a tuple of lists is among those that it cannot."""
+    """Return whether a value can be a key of a dictionary; a tuple of lists cannot."""
     try:
         hash(value)
     except TypeError:
@@ -219,7 +219,7 @@ def from_array(array: AnyArray) -> Categories:
 
 
 def from_arrow(column: Any) -> Categories:
-    """Let Arrow find the distinct values of a column; None, for missing ones, is the last."""
+    """Return the distinct values of a column, found by Arrow; None, for missing ones, is the last."""
     array = column.combine_chunks() if hasattr(column, "chunks") else column
     array = array.chunk(0) if hasattr(array, "chunks") else array
     encoded = array if hasattr(array, "indices") else array.dictionary_encode()
@@ -228,7 +228,7 @@ def from_arrow(column: Any) -> Categories:
 
 
 def _names_a_category(value: Any) -> bool:
-    """Tell whether a value stands for itself in every process, and is no collection."""
+    """Return whether a value is the same in every process, and not a collection."""
     if not isinstance(value, str):
         kind: Any = type(value)
         nameless = kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__
