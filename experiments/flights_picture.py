@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from swapcal import Live
-from swapcal.audit.difference import RANGES, calibration_error
+from swapcal.audit.difference import calibration_error
 from swapcal.datasets.flights import FEATURES, GROUPS, flights, names_of
 
 PLAIN = "logistic (steps of 0.3)"
