@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from swapcal import Live
+from swapcal.audit.difference import calibration_error
 from swapcal.datasets.flights import FEATURES, GROUPS, flights, names_of
 
 PLAIN = "logistic (steps of 0.3)"
-PIECE, LEAST, BINS, DRAWS = 8_192, 2_000, 20, 50
+PIECE, LEAST, DRAWS = 8_192, 2_000, 50
 WIDE, LEFT, RIGHT, TOP, ROW = 760, 200, 40, 92, 24
 
 STYLE = """
@@ -42,9 +43,8 @@ def forecasts() -> tuple[Any, Any, Any, Any]:
 
 
 def error(p: Any, y: Any) -> float:
-    """Return the mean size of the gaps over equal ranges of the forecast, in percentage points."""
-    cell = np.minimum((p * BINS).astype(int), BINS - 1)
-    return 100.0 * float(np.abs(np.bincount(cell, y - p, BINS)).sum() / len(y))
+    """Return the calibration error of the report, in percentage points."""
+    return 100.0 * calibration_error(p, y)
 
 
 def chance(p: Any, generator: Any) -> float:

@@ -263,3 +263,15 @@ def test_a_group_whose_two_tests_contradict_each_other_is_not_judged():
     assert _both(0.01, -0.1, 0.01, -0.1) == "better"
     assert _both(0.01, -0.1, None, 0.1) == "better"
     assert _both(0.01, -0.1, 0.01, 0.1) == "no difference found"
+
+
+def test_the_sentence_of_groups_counts_tested_ones_and_names_those_too_small() -> None:
+    rng = np.random.default_rng(3)
+    p = rng.uniform(0.1, 0.9, 3_000)
+    town = np.where(np.arange(3_000) < 12, "tiny", np.where(rng.random(3_000) < 0.5, "a", "b"))
+    found = Comparison(p, np.clip(p + 0.05, 0, 1), rng.random(3_000) < p, groups={"town": town}).to_findings()
+    assert found.comparison is not None
+    assert found.comparison.groups_sentence.startswith("Of 2 groups tested, ")
+    assert "1 group is too small to be tested (fewer than 10 expected" in found.comparison.groups_sentence
+    assert (found.comparison.groups_examined, found.comparison.groups_small) == (2, 1)
+    assert (found.groups_examined, found.groups_small) == (2, 1)

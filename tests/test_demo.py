@@ -15,6 +15,7 @@ pytest.importorskip("pyarrow")
 from numba.core import event
 from rich.console import Console
 
+from swapcal.audit.difference import calibration_error
 from swapcal.cli import compile as compilation
 from swapcal.cli import demo as command
 from swapcal.cli.progress import Run, _compilation_notice
@@ -79,6 +80,10 @@ def test_the_demonstration_ends_with_a_table_and_a_report(tmp_path: Path) -> Non
     shown = re.search(r"Log loss</dt><dd><span class=\"value\">([0-9.]+)<", report)
     assert shown is not None
     assert float(shown[1]) == pytest.approx(float(issued.split()[-2]), abs=6e-4)
+    newark = next(line for line in result.output.splitlines() if "Newark" in line).split()[-2:]
+    moved = re.search(r"airport = Newark.*?([0-9.]+) → ([0-9.]+)", report, re.S)
+    assert moved is not None
+    assert [round(float(figure), 1) for figure in moved.groups()] == [float(figure) for figure in newark]
 
 
 def test_without_the_data_it_says_what_to_install(monkeypatch: Any) -> None:
@@ -90,8 +95,8 @@ def test_without_the_data_it_says_what_to_install(monkeypatch: Any) -> None:
 
 def test_calibration_error_is_zero_only_when_right() -> None:
     p, y = np.array([0.25, 0.25, 0.25, 0.25]), np.array([1.0, 0.0, 0.0, 0.0])
-    assert command._ece(p, y) == 0.0
-    assert command._ece(p, 1 - y) == pytest.approx(0.5)
+    assert calibration_error(p, y) == 0.0
+    assert calibration_error(p, 1 - y) == pytest.approx(0.5)
 
 
 def test_parts_that_are_compiled_are_not_compiled_again(monkeypatch: Any) -> None:

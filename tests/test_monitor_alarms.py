@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from swapcal import Live, Monitor, bounds
+from swapcal import Live, Monitor, archive, bounds
 from swapcal.archive import State
 from swapcal.kernels.wealth import (
     AT,
@@ -476,7 +476,7 @@ def test_bins_find_an_error_along_a_number():
 def test_bins_are_checked(edges):
     with pytest.raises((TypeError, ValueError), match="bins: given"):
         Monitor(bins={"age": edges})
-    with pytest.raises(ValueError, match="expected a number, as its bins need"):
+    with pytest.raises(ValueError, match="expected a number, as its ranges need"):
         Monitor(bins={"age": [3]}).add({"age": ["old"]}, [0.5], [1])
 
 
@@ -569,16 +569,61 @@ def test_numbers_are_checked_and_refused_rows_teach_nothing():
     with pytest.raises(ValueError, match="numbers: given \\['age'\\] in bins too"):
         Monitor(numbers=["age"], bins={"age": [3]})
     monitor = Monitor(numbers=["age"]).add({"age": [1.0, None, np.inf]}, [0.5] * 3, [1] * 3)
-    assert monitor._bets.group_index.learning == {"age": [1.0]}
+    assert monitor._bets.group_index.learning == {"age": [1.0, np.inf]}
     for records in ({"age": ["old"]}, {"size": [3]}):
         with pytest.raises((KeyError, ValueError), match="age"):
             monitor.add(records, [0.5], [1])
     with pytest.raises(ValueError, match="weights"):
         monitor.add({"age": [2.0]}, [0.5], [1], weights=[3.0])
-    assert monitor._bets.group_index.learning == {"age": [1.0]}
+    assert monitor._bets.group_index.learning == {"age": [1.0, np.inf]}
     assert monitor.rows == 3
     huge = 1.7e9 + np.arange(1200.0)
     assert Monitor(numbers=["t"]).add({"t": huge}, np.full(1200, 0.5), np.ones(1200)).edges == {"t": (1.7e9,)}
+
+
+def test_infinite_numbers_are_learned_from_and_watched_alike(tmp_path):
+    age = np.resize([-np.inf, 1.0, 2.0, np.inf, np.nan], 1500)
+    p, y = np.full(1500, 0.5), np.arange(1500) % 2
+    whole = Monitor(numbers=["age"]).add({"age": age}, p, y)
+    assert whole.edges == {"age": (1.0, 2.0)}  # 1,000 of the first 1,250 rows hold a number, a quarter of each kind
+    sizes = {size["group"]: size["rows"] for size in whole.sizes()}
+    assert sizes == {
+        "all rows": 1500, "age = below 1": 50, "age = 1 to 2": 50, "age = 2 or more": 100, "age = (missing)": 51,
+    }  # fmt: skip
+    part = Monitor(numbers=["age"]).add({"age": age[:700]}, p[:700], y[:700])
+    part.save(tmp_path / "part")
+    again = Monitor.load(tmp_path / "part")
+    for k in range(700, 1500):
+        again.add({"age": float(age[k])}, 0.5, float(y[k]))
+    assert again.edges == whole.edges
+    np.testing.assert_array_equal(again._bets.live_bet_state().bets, whole._bets.live_bet_state().bets)
+    only = Monitor(numbers=["age"]).add({"age": np.full(1200, np.inf)}, np.full(1200, 0.5), np.ones(1200))
+    assert only.groups() == ["all rows", "age = 0 or more"]
+
+
+def test_a_monitor_says_that_it_still_learns_ranges():
+    monitor = Monitor(numbers=["age", "size"]).add({"age": [1.0, 2.0], "size": [None, 3]}, [0.5] * 2, [0, 1])
+    assert monitor.learning == {"age": 2, "size": 1}
+    said = monitor.summary()["sentence"]
+    assert "still being learned: age (2 of 1,000 numbers), size (1 of 1,000 numbers)" in said
+    assert monitor.summary()["learning"] == monitor.learning
+    assert said in monitor.to_html()
+    assert "age" in repr(monitor)
+    rows = {"age": np.arange(1000), "size": np.arange(1000)}
+    done = Monitor(numbers=["age", "size"]).add(rows, np.full(1000, 0.5), np.arange(1000) % 2)
+    assert done.learning == {}
+    assert "learn" not in done.summary()["sentence"] + repr(done)
+    assert "learning" not in done.summary()
+
+
+def test_live_refuses_words_in_a_column_of_numbers_before_it_forecasts():
+    live = Live(monitor=Monitor(numbers=["age"]), categorical=["age"])
+    for word in ("old", True):
+        with pytest.raises(ValueError, match="column 'age': given"):
+            live.forecast({"age": word}, id=1)
+    live.forecast({"age": "31"}, id=2)
+    live.label(2, 1.0)
+    assert live.monitor.learning == {"age": 1}
 
 
 @pytest.mark.statistical
@@ -764,6 +809,44 @@ def test_refused_rows_of_classes_change_nothing(P, y, what):
     for classes in (["bus"], ["bus", "bus"], [1, 1.0], "bus"):
         with pytest.raises(ValueError, match="classes: given"):
             ClassMonitors(classes)
+
+
+@pytest.mark.parametrize("classes", [NAMES, [0, 2.5, True, "walk"], list(np.arange(4))])
+def test_monitors_of_classes_are_saved_and_continue_bit_for_bit(classes, tmp_path):
+    records, P, y = journeys(3, 1500)
+    y = np.array([classes[NAMES.index(name)] for name in y], dtype=object)
+    whole = ClassMonitors(classes, ["sex"], numbers=["size"])
+    records["size"] = np.arange(1500.0)
+    part = ClassMonitors(classes, ["sex"], numbers=["size"])
+    part.add(some(records, slice(0, 700)), P[:700], y[:700]).save(tmp_path / "classes")
+    again = ClassMonitors.load(tmp_path / "classes")
+    assert again.classes == classes
+    again.add(some(records, slice(700, None)), P[700:], y[700:])
+    whole.add(records, P, y)
+    for one, other in zip(whole.monitors.values(), again.monitors.values(), strict=True):
+        assert one.settings == other.settings
+        for name, array in one.to_state().arrays.items():
+            np.testing.assert_array_equal(array, other.to_state().arrays[name])
+
+
+def test_a_file_of_other_classes_or_another_kind_is_refused(tmp_path):
+    together = ClassMonitors(NAMES).add({}, *journeys(1, 30)[1:])
+    state = together.to_state()
+    for changes in (
+        {"classes": ["bus", "car", "tram", "bus"]},
+        {"classes": NAMES[:3]},
+        {"classes": ["bus", "car", "tram", None]},
+        {"monitors": [{**one, "rows": 30 + k} for k, one in enumerate(state.manifest["monitors"])]},
+    ):
+        with (tmp_path / "lie").open("wb") as lie:
+            archive.pack(lie, "class monitors", 1, state.arrays, {**state.manifest, **changes})
+        with pytest.raises(archive.ArchiveError):
+            ClassMonitors.load(tmp_path / "lie")
+    together.save(tmp_path / "classes")
+    with pytest.raises(archive.ArchiveError, match="monitor"):
+        Monitor.load(tmp_path / "classes")
+    with pytest.raises(TypeError, match="classes: given"):
+        ClassMonitors([("a", 1), ("b", 2)]).to_state()
 
 
 @pytest.mark.statistical

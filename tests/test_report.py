@@ -15,7 +15,18 @@ from swapcal.report import SCHEMA_VERSION, render
 from swapcal.report.findings import GroupRow, Headline, from_dict
 from swapcal.report.groups import MOST_GROUPS, reach
 from swapcal.report.headline import strip
-from swapcal.report.html import NAME_LENGTH, VOID, Html, coordinate, figure, p_value, percent, points, tag
+from swapcal.report.html import (
+    FEW_SMALL,
+    NAME_LENGTH,
+    VOID,
+    Html,
+    coordinate,
+    figure,
+    p_value,
+    percent,
+    points,
+    tag,
+)
 from swapcal.report.noise_floor import MOST_QUANTITIES
 from swapcal.report.reliability import MOST_LEVELS
 from swapcal.report.svg import Axis, covering
@@ -417,6 +428,40 @@ def test_size_is_capped_and_what_is_hidden_is_counted() -> None:
 def test_hidden_miscalibrated_groups_are_counted_too() -> None:
     page = Page(render(complete() | {"groups": [group(f"g{i}") for i in range(MOST_GROUPS + 7)]}))
     assert "7 groups not shown (7 of them miscalibrated)" in page.text
+
+
+def untested(count: int) -> list[Mapping]:
+    return [group(f"town = t{i}", small=True, verdict="undecided", p_value=None, n=3.0) for i in range(count)]
+
+
+def test_groups_too_small_to_be_tested_are_counted_apart_from_the_tested() -> None:
+    few = complete() | {"groups": [group(), *untested(3)], "groups_examined": 1, "groups_small": 3}
+    page = Page(render(few)).text
+    assert "1 group tested, 1 miscalibrated. 3 groups are too small to be tested." in page
+    assert "town = t2" in page
+    old = Page(render(few | {"groups_examined": 4, "groups_small": None})).text  # of a release that counted them in
+    assert "1 group tested, 1 miscalibrated. 3 groups are too small to be tested." in old
+
+
+def test_many_groups_too_small_to_be_tested_share_one_row() -> None:
+    contradicted = group("town = contradicted", small=True, p_value=0.0)
+    found = complete() | {"groups": [contradicted, group(), *untested(FEW_SMALL + 1)], "groups_examined": 1}
+    page = Page(render(found | {"groups_small": 400})).text
+    assert "400 groups too small to be tested" in page
+    assert "town = contradicted" in page
+    assert "town = t0" not in page
+    assert "not shown" not in page
+    listed = Page(render(found | {"groups": [group(), *untested(FEW_SMALL)], "groups_small": FEW_SMALL})).text
+    assert f"town = t{FEW_SMALL - 1}" in listed
+
+
+def test_weights_are_not_called_rows() -> None:
+    levels = [level(i / 20) for i in range(1, 19)]
+    found = complete() | {"reliability": levels, "identity": identity(n=700, total_weight=9000.0)}
+    page = render(found)
+    assert "weight 500" in page
+    assert "weight 900" in page
+    assert not re.findall(r"[0-9] rows", page.replace("700 rows", ""))
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ import msgspec
 
 from swapcal.archive import State
 from swapcal.live import Learned, Live
+from swapcal.monitor import settings as monitor_settings
 from swapcal.service.api_error import ApiError
 from swapcal.service.events import encoded
 from swapcal.service.history import AuditedPeriod, audit
@@ -459,6 +460,24 @@ def test_clusters_bet_once_and_follow_from_the_log() -> None:
     assert bits(pieces) == bits(found)
     audited = audit(store, found.settings, AuditedPeriod())
     assert audited.sums.tally.clusters.clusters == clusters
+
+
+def test_ranges_of_numbers_are_learned_and_follow_from_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(monitor_settings, "LEARNED", 40)
+    worker = hand(watch=Watch(numbers=["age"]), drop=["age"])
+    draw, n = rng(7), 90
+    worker.forecasts(*(row(str(k), {**ROME, "age": [k, None, str(k)][k % 3]}) for k in range(n)))
+    refused = worker.forecast("x", {**ROME, "age": "old"})
+    assert (refused.status, "'age'" in refused.detail) == (422, True)
+    worker.outcomes(*(OutcomeRowIn(str(k), float(draw.random() < 0.5)) for k in range(30)))
+    assert "still being learned: age (20 of" in worker.ask(alarms)["sentence"]
+    worker.outcomes(*(OutcomeRowIn(str(k), float(draw.random() < 0.5)) for k in range(30, n)))
+    assert len(worker.hosted.monitor.edges["age"]) == 7
+    assert_follows_from_log(worker)
+    pieces = HostedForecaster(worker.hosted.settings)
+    for start in range(0, len(worker.store.logs["shop"]), 7):  # pages that cut a batch
+        pieces.apply(worker.store.logs["shop"][start : start + 7])
+    assert bits(pieces) == bits(worker.hosted)
 
 
 def test_a_snapshot_from_before_weights_counts_each_outcome_once() -> None:

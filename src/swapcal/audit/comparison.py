@@ -10,6 +10,7 @@ import numpy as np
 from swapcal._display import counted, display, named
 from swapcal.archive import written
 from swapcal.audit.audit import Audit, AuditOptions
+from swapcal.audit.clusters import LEAST_CLUSTERS
 from swapcal.audit.difference import LEAST_EVENTS, Pairs, differences, group_differences
 from swapcal.audit.findings import ReportSettings, assemble, score_entry
 from swapcal.audit.rows import AuditRows, Encoder, intersections_of
@@ -57,7 +58,8 @@ def compared(
         scores=tuple(_score(said, one, title) for one, title in zip(scores, called, strict=True)),
         groups=tuple(replace(one, title=titles.title(one.name)) for one in shown),
         groups_sentence=groups_sentence(said, groups),
-        groups_examined=len(groups),
+        groups_examined=sum(not one.small for one in groups),
+        groups_small=sum(one.small for one in groups),
         method=METHOD.format(**BY_CLUSTER if clustered else BY_ROW),
     )
 
@@ -163,12 +165,15 @@ def groups_sentence(names: tuple[str, str], groups: Sequence[GroupDifference]) -
         return ""
     small = sum(one.small for one in groups)
     better, worse = (sum(one.word == word for one in groups) for word in ("better", "worse"))
-    many = "expects" if small == 1 else "expect"
-    left = f" {small:,} {many} fewer than {LEAST_EVENTS:g} of the rarer outcome: not tested." if small else ""
+    few = f"fewer than {LEAST_EVENTS:g} expected outcomes of the rarer kind"
+    few += f", or than {LEAST_CLUSTERS} clusters" if any(one.clusters is not None for one in groups) else ""
+    left = f"{counted(small, 'group')} {'is' if small == 1 else 'are'} too small to be tested ({few})."
+    if small == len(groups):
+        return left
     return (
-        f"Of {len(groups):,} groups, {better:,} are significantly better under {names[1]} than under {names[0]}, "
-        f"{worse:,} worse (corrected for testing {len(groups) - small:,} groups, {100 * ALPHA:g} % overall).{left}"
-    )
+        f"Of {counted(len(groups) - small, 'group')} tested, {better:,} are significantly better under {names[1]} than "
+        f"under {names[0]}, {worse:,} worse (corrected for their number, {100 * ALPHA:g} % overall)."
+    ) + (f" {left}" if small else "")
 
 
 def _signed(value: float) -> str:

@@ -495,6 +495,18 @@ def _change(total: float, apart: float) -> float:
     return (abs(total + apart) - abs(total - apart)) / 2
 
 
+def calibration_error(p: Array, y: Array) -> float:
+    """Return the mean size of the gaps over the ranges between `EDGES`: the error of a group in a comparison.
+
+    Examples
+    --------
+    >>> calibration_error(np.array([0.31, 0.39, 0.9]), np.array([0.0, 1.0, 1.0]))
+    0.13333333333333333
+    """
+    cell = np.searchsorted(EDGES, p, side="right")
+    return float(np.abs(np.bincount(cell, y - p, RANGES)).sum() / len(y))
+
+
 def _ece(where: Integers, sums: Array, kind: int) -> float:
     place = np.unique(where, return_inverse=True)[1]
     return float(np.abs(np.bincount(place, weights=sums[:, kind])).sum() / sums[:, MASS].sum())

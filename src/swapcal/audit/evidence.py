@@ -404,6 +404,17 @@ class Evidence:
         """Number of groups, those too small to be tested included."""
         return sum(len(group.names) for group in self.sums.tally.groups.values())
 
+    @cached_property
+    def tested_count(self) -> int:
+        """Number of groups that are tested."""
+        first = len(self.scan.coordinates)
+        return int(self.sizes.window(-1).usable[first : first + len(self.design.group_names)].sum())
+
+    @property
+    def small_count(self) -> int:
+        """Number of groups that are too small to be tested."""
+        return self.group_count - sum(map(is_elsewhere, self.design.group_names)) - self.tested_count
+
     def numbers(self, tolerance: float) -> list[NumberCurve]:
         """Return the gap along every number, in ranges like groups, the most doubtful number first."""
         first = len(self.design.group_names)
@@ -429,9 +440,7 @@ class Evidence:
     def looked(self) -> str:
         """Say in how many groups and along how many features errors were looked for, and what is too small for it."""
         first, numbers = len(self.scan.coordinates), len(self.design.numbers)
-        others, groups = first - 1 - numbers, slice(first, first + len(self.design.group_names))
-        tested = int(self.sizes.window(-1).usable[groups].sum())
-        small = self.group_count - sum(map(is_elsewhere, self.design.group_names)) - tested
+        others, tested, small = first - 1 - numbers, self.tested_count, self.small_count
         left = f" ({counted(small, 'group')} {'is' if small == 1 else 'are'} too small to be tested)" if small else ""
         parts = [f"in any of {counted(tested, 'group')}{left}"] if tested else []
         if numbers:

@@ -17,6 +17,7 @@ from swapcal.archive import put_text
 from swapcal.audit import Audit, Comparison
 from swapcal.audit.audit import AuditOptions
 from swapcal.audit.clusters import looks_clustered
+from swapcal.audit.difference import RANGES
 from swapcal.audit.measures import CLASS_MEANINGS
 from swapcal.audit.rows import Encoder
 from swapcal.audit.sql import COLUMNS, DIALECTS, TEXTS, SqlAudit, read_scales
@@ -32,7 +33,7 @@ from swapcal.kernels.tally import FRACTIONAL
 from swapcal.report import Findings, render
 from swapcal.report import card as written_card
 from swapcal.report.card import as_page
-from swapcal.report.findings import ComparedPredictor, ComparisonEntry, Difference, GroupDifference
+from swapcal.report.findings import ComparedPredictor, ComparisonEntry, Difference, GroupDifference, GroupRow
 from swapcal.report.html import finite, p_value, points
 from swapcal.tables.clock import created_at
 from swapcal.tables.delimited import Piece, in_order
@@ -353,8 +354,8 @@ def audit(
                 found.save(state)
             run.kept = "the report is written"
             fractional = isinstance(found, Audit) and found.sums.tally.table[..., FRACTIONAL].any()
-            small = sum(row.small for row in found.group_table()) if isinstance(found, Audit) else 0
-            _show(findings, columns, run, details, binary=not fractional, small=small)
+            every = found.group_table() if isinstance(found, Audit) else []
+            _show(findings, columns, run, details, every, binary=not fractional)
             for what, where in zip(("report", "figures", "card", "state"), written.values(), strict=True):
                 if where is not None:
                     run.say(f"{what}: {where}")
@@ -452,10 +453,12 @@ def _save(found: Audit | Comparison, out: Path | None, run: Run, **settings: Any
     return findings
 
 
-def _show(findings: Findings, columns: JudgedColumns, run: Run, details: bool, *, binary: bool, small: int) -> None:
+def _show(
+    findings: Findings, columns: JudgedColumns, run: Run, details: bool, every: Sequence[GroupRow], *, binary: bool
+) -> None:
     console = run.output
     if findings.comparison is None:
-        _facts(findings, columns, binary, small).show(console)
+        _facts(findings, columns, every, binary).show(console)
     show_comparison(findings, console)
     show_headline(findings, console)
     tested = [one for one in findings.witnesses[:5] if one.p_value is not None]
@@ -467,7 +470,7 @@ def _show(findings: Findings, columns: JudgedColumns, run: Run, details: bool, *
         _show_details(findings, console)
 
 
-def _facts(findings: Findings, columns: JudgedColumns, binary: bool, small: int) -> Facts:
+def _facts(findings: Findings, columns: JudgedColumns, every: Sequence[GroupRow], binary: bool) -> Facts:
     """Return what the forecasts are worth and where they are off most, as other commands print it."""
     scores, rows = findings.scores, findings.identity.n
     roles = {
@@ -480,12 +483,13 @@ def _facts(findings: Findings, columns: JudgedColumns, binary: bool, small: int)
         found.base_rate = scores.mean_y
         own = ForecastScore(columns.prob, scores.brier, scores.log_loss)
         found.scores = [own, *([base_rate_alone(scores.mean_y, scores.mean_y)] if binary else [])]
+    titles = {one.name: one.title for one in findings.groups}
     found.groups = [
-        GroupGap(one.title or one.name, round(one.n), one.mean_y, one.mean_p, one.gap, one.low, one.high)
-        for one in sorted(findings.groups, key=lambda one: -abs(one.gap))
+        GroupGap(titles.get(one.name) or one.name, round(one.n), one.mean_y, one.mean_p, one.gap, one.low, one.high)
+        for one in sorted(every, key=lambda one: -abs(one.gap))
         if not one.small
     ]
-    found.small = small
+    found.small = findings.groups_small or 0
     found.unit = "rows" if columns.weights is None else "units of weight"
     return found
 
@@ -537,14 +541,16 @@ def _show_groups(entry: ComparisonEntry, console: Console) -> None:
     before, after = (escape(_said(one)) for one in entry.predictors)
     console.print(entry.groups_sentence, markup=False, highlight=False)
     table = RichTable(
-        "group", "rows", f"gap, {before}", f"gap, {after}", "size of gap", "p", "error within", "p", "result"
-    )
+        "group", "rows", f"gap, {before}", f"gap, {after}", "size of gap", "p", "calibration error within", "p",
+        "result",
+    )  # fmt: skip
     for one in groups[:MOST_COMPARED]:
         table.add_row(*_compared(one))
     console.print(table)
     console.print(
-        "Gap: observed minus predicted, in percentage points. Error within: mean size of the gaps over ranges of "
-        "forecasts, before and after, noise included; its p tests the calibration loss. p allows for all groups."
+        "Gap: observed minus predicted, in percentage points. Calibration error within: mean size of the gaps over "
+        f"{RANGES} ranges of forecasts, before and after, noise included; its p tests the calibration loss. "
+        "p allows for all groups."
     )
 
 

@@ -14,6 +14,7 @@ from rich.table import Table
 from swapcal.archive import put_text
 from swapcal.arrays import Array
 from swapcal.audit import Comparison
+from swapcal.audit.difference import RANGES, calibration_error
 from swapcal.audit.findings import forecaster
 from swapcal.cli.audit import show_headline
 from swapcal.cli.compile import compiling
@@ -30,7 +31,6 @@ PLAIN = "logistic (steps of 0.3)"
 NAMES = ("plain model", "swapcal")
 AUDITED = ("month", "dow", "hour", "distance", *WEATHER)
 SMALL_GROUP = 2_000
-BINS = 20
 
 
 def demo(
@@ -109,21 +109,17 @@ def _overall(y: Array, before: Array, after: Array, mean: Array) -> Table:
     table = Table(
         box=SIMPLE_HEAD,
         title="All flights",
-        caption=f"{y.mean():.1%} were late. Lower is better. Calibration error: how far the forecasts in {BINS} equal "
-        f"ranges are from what happened. Log loss: probabilities kept {FLOOR:g} from 0 and 1.",
+        caption=f"{y.mean():.1%} were late. Lower is better. Calibration error: mean size of the gaps over {RANGES} "
+        f"ranges of forecasts, noise included. Log loss: probabilities kept {FLOOR:g} from 0 and 1.",
     )
     for heading in ("forecast", "Brier score", "log loss", "calibration error"):
         table.add_column(heading, justify="left" if heading == "forecast" else "right")
     named = ("before: plain model", before), ("after: mean", mean), ("after: issued level p", after)
     for name, p in named:
-        table.add_row(name, f"{np.mean((p - y) ** 2):.4f}", f"{np.mean(log_losses(p, y)):.4f}", f"{_ece(p, y):.2%}")
+        table.add_row(
+            name, f"{np.mean((p - y) ** 2):.4f}", f"{np.mean(log_losses(p, y)):.4f}", f"{calibration_error(p, y):.2%}"
+        )
     return table
-
-
-def _ece(p: Array, y: Array) -> float:
-    """Return the mean absolute gap between forecast and outcome over equal-width bins of the forecast."""
-    cell = np.minimum((p * BINS).astype(int), BINS - 1)
-    return float(np.abs(np.bincount(cell, y - p, BINS)).sum() / len(y))
 
 
 def _by_group(groups: dict[str, list[str]], y: Array, before: Array, after: Array) -> Table:
@@ -131,7 +127,8 @@ def _by_group(groups: dict[str, list[str]], y: Array, before: Array, after: Arra
         box=SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
         title="By airline and airport",
-        caption="Gap: observed minus forecast, in percentage points. Error: as calibration error above, in the group.",
+        caption="Gap: observed minus forecast, in percentage points. Error: calibration error as above, within the "
+        "group, in points; the report has the same figures.",
     )
     for heading in ("group", "flights", "late", "gap before", "after", "error before", "after"):
         shown.add_column(heading, justify="left" if heading == "group" else "right", no_wrap=True)
@@ -141,7 +138,7 @@ def _by_group(groups: dict[str, list[str]], y: Array, before: Array, after: Arra
             rows = values == name
             if rows.sum() >= SMALL_GROUP:
                 gaps = (f"{round(100 * float(np.mean(y[rows] - p[rows])), 1) + 0.0:+.1f}" for p in (before, after))
-                errors = (f"{_ece(p[rows], y[rows]):.1%}" for p in (before, after))
+                errors = (f"{100 * calibration_error(p[rows], y[rows]):.1f}" for p in (before, after))
                 shown.add_row(name, f"{rows.sum():,}", f"{y[rows].mean():.1%}", *gaps, *errors)
         shown.add_section()
     return shown

@@ -76,6 +76,7 @@ class MonitorFeed:
         else:
             columns = _of_frame(records, wanted)
         self._refuse_missing_clusters(columns)
+        self.monitor.settings.refuse_words({name: columns[name].values for name in wanted})
         texts = [[None if value is None else text_of(value) for value in columns[name].values] for name in wanted]
         codes = [columns[name].codes.tolist() for name in wanted]
         return [tuple(text[k] for text, k in zip(texts, row, strict=True)) for row in zip(*codes, strict=True)]

@@ -44,7 +44,7 @@ from swapcal.monitor.alarms import (
     since_change,
     since_first,
 )
-from swapcal.monitor.settings import DEFAULT_STAKES, MonitorSettings, cluster_keys, read_settings
+from swapcal.monitor.settings import DEFAULT_STAKES, LEARNED, MonitorSettings, cluster_keys, read_settings
 from swapcal.monitor.state import LN10, Bets
 from swapcal.tables.frame import columns_from, made_frame
 
@@ -89,9 +89,10 @@ class Monitor:
         of the same cluster are counted, but do not bet. Clusters must be independent of each other
     bins : columns of numbers that are watched in ranges, and the edges between these, such as ``{"age": [30, 60]}``.
         Choose the edges before the first row, for instance as quantiles of earlier rows
-    numbers : columns of numbers that are watched in eight ranges, whose edges are learned from the first 1,000 numbers.
-        Rows up to there are counted and bet on in all other groups, but not in these ranges, so that no bet
-        depends on a later row. Monitors that learned different edges are not added: give parts ``bins=monitor.edges``
+    numbers : columns of numbers that are watched in eight ranges, whose edges are learned from the first 1,000 numbers,
+        infinite ones included; until then `learning` counts them, and sentences say so. Rows up to there are counted
+        and bet on in all other groups, but not in these ranges, so that no bet depends on a later row. Monitors that
+        learned different edges are not added: give parts ``bins=monitor.edges``
 
     Examples
     --------
@@ -151,6 +152,17 @@ class Monitor:
         {'age': (9.0, 19.0, 28.0, 38.0, 48.0, 59.0, 69.0)}
         """
         return dict(self._bets.group_index.bins)
+
+    @property
+    def learning(self) -> dict[str, int]:
+        """How many numbers were learned from so far, of the columns whose ranges are still being learned.
+
+        Examples
+        --------
+        >>> Monitor(numbers=["age"]).add({"age": [31, None]}, [0.5, 0.5], [0, 1]).learning
+        {'age': 1}
+        """
+        return {name: len(values) for name, values in self._bets.group_index.learning.items()}
 
     # ------------------------------------------------------------------ rows in
 
@@ -438,6 +450,7 @@ class Monitor:
             "alarms": [alarm.to_dict() for alarm in alarms],
             "log": [alarm.to_dict() for alarm in log],
             "warnings": self.warnings(),
+            **({"learning": self.learning} if self.learning else {}),
             "lifetime": test._asdict(),
             "run_length": self.settings.run_length,
             "sizes": self.sizes(),
@@ -448,6 +461,9 @@ class Monitor:
     def _sentence(self, alarms: list[Alarm], rejected: bool) -> str:
         ended = sum(bool(np.isfinite(episode.ended)) for episode in self._episodes())
         found = sentence(alarms, rejected, self.settings.tolerance, len(self.groups()), self.rows, ended)
+        if self.learning:
+            shown = named((f"{name} ({count:,} of {LEARNED:,} numbers)" for name, count in self.learning.items()), 3)
+            found += f" Not watched yet, because their ranges are still being learned: {shown}."
         if self.settings.clusters is None or not self.rows:
             return found
         bets = counted(len(self._bets.clusters), "cluster")
@@ -571,7 +587,11 @@ class Monitor:
     def __repr__(self) -> str:
         alarms = named((alarm.group for alarm in self.alarms()), 3)
         listed = f"off: {alarms}" if alarms else "no alarms"
-        return f"Monitor({counted(self.rows, 'row')}, {counted(len(self._bets.group_index.groups), 'group')}; {listed})"
+        still = f"; ranges of {named(self.learning, 3)} still learned" if self.learning else ""
+        return (
+            f"Monitor({counted(self.rows, 'row')}, {counted(len(self._bets.group_index.groups), 'group')}; "
+            f"{listed}{still})"
+        )
 
     def _repr_html_(self) -> str:
         alarms = self.alarms()
@@ -664,6 +684,46 @@ class ClassMonitors:
     def condemned(self) -> list[Any]:
         """Return the classes that the lifetime test rejects, at the level `alpha` over all classes and times."""
         return [name for name, monitor in self.monitors.items() if monitor.test().rejected]
+
+    def to_state(self) -> State:
+        """Return the whole state as `save` writes it. Raises TypeError unless labels are texts, numbers or truths."""
+        labels = [name.item() if isinstance(name, np.generic) else name for name in self.classes]
+        strange = next((label for label in labels if not file.LABEL.holds(label)), None)
+        if strange is not None:
+            raise TypeError(f"classes: given {strange!r}, expected texts, numbers, true or false in a file")
+        states = [monitor.to_state() for monitor in self.monitors.values()]
+        arrays = {f"{k}.{name}": array for k, state in enumerate(states) for name, array in state.arrays.items()}
+        return State(arrays, {"classes": labels, "monitors": [state.manifest for state in states]})
+
+    @classmethod
+    def from_state(cls, state: State) -> "ClassMonitors":
+        """Rebuild from `to_state`; refuse monitors of different rows or settings."""
+        made = cls.__new__(cls)
+        made.classes = list(state.manifest["classes"])
+        manifests = dict(zip(map(str, range(len(made.classes))), state.manifest["monitors"], strict=True))
+        parts = [Monitor.from_state(archive.part(State(state.arrays, manifests), place)) for place in manifests]
+        if any(one.rows != parts[0].rows or one.settings != parts[0].settings for one in parts):
+            raise archive.ArchiveError("monitors: given different rows or settings, expected the same of every class")
+        made.monitors = dict(zip(made.classes, parts, strict=True))
+        return made
+
+    def save(self, path: "str | os.PathLike[str]") -> None:
+        """Write all monitors to one file, whole or not at all; `load` continues bit for bit."""
+        archive.write(path, file.CLASS_FILE, *self.to_state())
+
+    @classmethod
+    def load(cls, path: "str | os.PathLike[str]") -> "ClassMonitors":
+        """Read what `save` wrote.
+
+        Examples
+        --------
+        >>> import tempfile, os
+        >>> path = os.path.join(tempfile.mkdtemp(), "monitors.swapcal")
+        >>> ClassMonitors(["bus", "car"]).add({}, [[0.2, 0.8]], ["car"]).save(path)
+        >>> ClassMonitors.load(path)
+        ClassMonitors(1 row, 2 classes; no class is off)
+        """
+        return archive.load(path, file.CLASS_FILE, cls.from_state)
 
     def __repr__(self) -> str:
         off = named([*map(str, self.condemned())], 3)

@@ -1,6 +1,6 @@
 """Settings of a monitor, fixed before the first row: groups, ranges of forecasts, stakes, limits."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from types import MappingProxyType
@@ -14,7 +14,7 @@ from swapcal.arrays import Array, Integers
 from swapcal.bounds import appearance_share, false_alarm_spacing, ville
 from swapcal.kernels.wealth import LANES, STAKES, Terms
 from swapcal.tables.frame import Table
-from swapcal.tables.values import OTHER, Categories, letters, text_key
+from swapcal.tables.values import OTHER, Categories, letters, text_key, text_of
 
 # Ranges: the tree of forecast ranges that every group is watched in.
 
@@ -134,7 +134,8 @@ PARTS = 8
 def learned_edges(values: Sequence[float]) -> tuple[float, ...]:
     """Return edges between eight ranges that hold about as many of the values each; fewer if many values are equal.
 
-    They are rounded to the six digits by which ranges are named.
+    They are rounded to the six digits by which ranges are named. Infinite numbers count, but are no edges: they are in
+    the lowest and in the highest range.
 
     Examples
     --------
@@ -142,9 +143,12 @@ def learned_edges(values: Sequence[float]) -> tuple[float, ...]:
     (125.0, 250.0, 375.0, 500.0, 625.0, 750.0, 875.0)
     >>> learned_edges([3.0] * 1000)
     (3.0,)
+    >>> learned_edges([-np.inf] * 300 + [5.0] * 300 + [np.inf] * 400)
+    (5.0,)
     """
-    found = np.quantile(np.asarray(values, dtype=np.float64), np.arange(1, PARTS) / PARTS, method="inverted_cdf")
-    return tuple(sorted({float(f"{edge:g}") for edge in found}))
+    ordered = np.sort(np.asarray(values, dtype=np.float64))
+    found = ordered[-(-np.arange(1, PARTS) * len(ordered) // PARTS) - 1]
+    return tuple(sorted({float(f"{edge:g}") for edge in found[np.isfinite(found)]})) or (0.0,)
 
 
 @dataclass
@@ -187,7 +191,7 @@ class GroupIndex:
             raise ValueError(f"records: given {len(table)} rows, expected {rows}, one per forecast")
         numbers = {name: _numbers(table, name) for name in self.learning}
         until = {name: self._until(name, values) for name, values in numbers.items()}
-        first = {name: _finite(values[: until[name]]) for name, values in numbers.items()}
+        first = {name: _present(values[: until[name]]) for name, values in numbers.items()}
         found = {name: self._categories(table, name) for name in self.wanted if name not in numbers}
         for name, values in numbers.items():
             found[name] = binned(values, learned_edges([*self.learning[name], *first[name]] or [0.0]))
@@ -196,8 +200,8 @@ class GroupIndex:
         return self._numbered(crossed, starts, rows)._replace(values=first)
 
     def _until(self, name: str, values: Array) -> int:
-        """Return how many of the rows are learned from: up to the one by which there are `LEARNED` finite numbers."""
-        count = len(self.learning[name]) + np.cumsum(np.isfinite(values))
+        """Return how many of the rows are learned from: up to the one by which there are `LEARNED` numbers."""
+        count = len(self.learning[name]) + np.cumsum(~np.isnan(values))
         return int(np.searchsorted(count, LEARNED)) + 1 if len(count) and count[-1] >= LEARNED else len(values)
 
     def learn(self, values: Mapping[str, Array]) -> None:
@@ -361,15 +365,15 @@ def _numbers(table: Table, name: str) -> Array:
     return np.array([_as_float(name, value) for value in texts.values], dtype=np.float64)[texts.codes]
 
 
-def _finite(values: Array) -> Array:
-    return values[np.isfinite(values)]
+def _present(values: Array) -> Array:
+    return values[~np.isnan(values)]
 
 
 def _as_float(name: str, value: Any) -> float:
     try:
         return np.nan if value is None else float(value)
     except (TypeError, ValueError):
-        raise ValueError(f"column {name!r}: given {value!r}, expected a number, as its bins need") from None
+        raise ValueError(f"column {name!r}: given {value!r}, expected a number, as its ranges need") from None
 
 
 # Settings: fixed before the first row.
@@ -436,6 +440,17 @@ class MonitorSettings:
             **({"bins": [[name, list(edges)] for name, edges in self.bins]} if self.bins else {}),
             **({"numbers": list(self.numbers)} if self.numbers else {}),
         }
+
+    @property
+    def ranged(self) -> tuple[str, ...]:
+        """Columns of numbers that are watched in ranges."""
+        return (*(name for name, _ in self.bins), *self.numbers)
+
+    def refuse_words(self, columns: Mapping[str, Iterable[Any]]) -> None:
+        """Raise ValueError if a column that is watched in ranges holds a value that is no number."""
+        for name in self.ranged:
+            for value in columns[name]:
+                _as_float(name, None if value is None else text_of(value))
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> "MonitorSettings":

@@ -18,10 +18,14 @@ from swapcal.archive import (
     Rule,
     Shapes,
     addition,
+    below,
     check,
     floats,
+    inside,
     integers,
     is_distinct,
+    is_number,
+    is_text,
     keys,
     listed,
     optional,
@@ -468,7 +472,7 @@ def fields(manifest: Manifest, shapes: Shapes) -> dict[str, Field]:
         ),
     }
     runs = {"runs": floats("runs", RUN), "current": floats(RUN), "ones": floats(1)}
-    learning = floats("learning", 2, least=[0, -np.inf], most=[max(0, len(settings.numbers) - 1), np.inf])
+    learning = floats("learning", 2, finite=False, least=[0, -np.inf], most=[max(0, len(settings.numbers) - 1), np.inf])
     return {
         **(runs if "runs" in shapes else {}),
         **(logged if "log" in shapes else {}),  # files of versions before the log stay readable
@@ -486,6 +490,22 @@ def fields(manifest: Manifest, shapes: Shapes) -> dict[str, Field]:
 
 
 FILE = Kind("monitor", 1, RULES, fields)
+
+LABEL = Rule("a text, a number, true or false", lambda v: isinstance(v, bool) or is_text(v) or is_number(v))
+CLASS_RULES = {"classes": listed(LABEL, 2), "monitors": listed(parted(RULES), 2)}
+
+
+def class_fields(manifest: Manifest, shapes: Shapes) -> dict[str, Field]:
+    """Return the arrays of the monitors of several classes, each monitor's under its place."""
+    if len(manifest["monitors"]) != len(manifest["classes"]) or not is_distinct(manifest["classes"]):
+        raise archive.ArchiveError("classes: given other or equal labels, expected a different one for each monitor")
+    found: dict[str, Field] = {}
+    for place, one in enumerate(manifest["monitors"]):
+        found |= below(str(place), fields(one, inside(str(place), shapes)))
+    return found
+
+
+CLASS_FILE = Kind("class monitors", 1, CLASS_RULES, class_fields)
 
 
 def state_of(bets: Bets) -> archive.State:

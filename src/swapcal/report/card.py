@@ -15,9 +15,11 @@ from swapcal.report.html import (
     NAME_LENGTH,
     SENTENCE_LENGTH,
     UNPRINTABLE,
+    GroupCounts,
     Html,
     clip,
     count,
+    counted,
     decimals,
     document,
     figure,
@@ -108,13 +110,14 @@ def _data(findings: Findings) -> list[CardPart]:
     subject, scores = findings.identity, findings.scores
     weight = subject.total_weight
     rows = f"{plural(subject.n, 'row')}{f', total weight {count(weight)}' if weight != subject.n else ''}"
-    columns = subject.settings.get("groups") or "none"
+    columns, counts = subject.settings.get("groups") or "none", GroupCounts.of(findings)
     items = [
         f"Forecasts: {_called(findings, subject.prediction)}; outcomes: {_called(findings, subject.label)}.",
         f"Rows: {rows}.",
         f"Period: {window(subject)}.",
         f"Features examined: {_listed([_called(findings, name) for name in subject.features])}.",
-        f"Groups examined: {count(findings.groups_examined or 0)}, of {clip(columns, SENTENCE_LENGTH)}.",
+        f"Groups tested: {count(counts.tested)}, of {clip(columns, SENTENCE_LENGTH)}"
+        f"{f'; {counts.too_small}' if counts.small else ''}.",
     ]
     if scores and finite(scores.mean_y) is not None:
         places = decimals([scores.mean_y, scores.mean_p])
@@ -200,19 +203,21 @@ def _comparison(findings: Findings) -> list[CardPart]:
 
 
 def _groups(findings: Findings) -> list[CardPart]:
-    everyone = findings.groups
+    counts = GroupCounts.of(findings)
+    everyone = [group for group in findings.groups if not (counts.joined and group.untested)]
     if not everyone:
         return []
     shown = everyone[:MOST_GROUPS]
-    examined = findings.groups_examined or len(everyone)
+    examined = counts.tested + (0 if counts.joined else counts.small)
     rates = decimals([x for g in shown for x in (g.mean_p, g.mean_y)])
     places = max(rates, decimals([g.gap for g in shown]))
     rest = f" The {count(len(shown))} most doubtful of {count(examined)} are listed." if examined > len(shown) else ""
+    rest += f" {counts.too_small} and not listed." if counts.joined else ""
     text = (
         "The gap is observed minus forecast, in percentage points: positive where outcomes happen more often than "
         f"forecast. All intervals together hold in 95 of 100 audits.{rest}"
     )
-    head = ["Group", "Rows", "Forecast", "Observed", "Gap", "95 % interval", "Verdict"]
+    head = ["Group", counted(findings), "Forecast", "Observed", "Gap", "95 % interval", "Verdict"]
     rows = [_group(group, rates, places) for group in shown]
     return [CardPart("heading", "Groups"), CardPart("text", text), CardPart("table", rows=[head, *rows])]
 
@@ -225,7 +230,7 @@ def _group(group: GroupRow, rates: int, places: int) -> list[str]:
         percent(group.mean_y, rates),
         points(group.gap, places),
         f"{points(group.low, places)} to {points(group.high, places)}",
-        "too small to test" if group.small else group.verdict,
+        "too small to test" if group.untested else group.verdict,
     ]
 
 

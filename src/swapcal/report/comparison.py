@@ -16,6 +16,7 @@ from swapcal.report.findings import (
 from swapcal.report.html import (
     DASH,
     SENTENCE_LENGTH,
+    GroupCounts,
     Html,
     all_finite,
     badge,
@@ -77,7 +78,7 @@ def _gains(entry: ComparisonEntry) -> list[Html]:
     drawn = sorted(sorted(tested, key=lambda one: -one.n)[:MOST_BARS], key=lambda one: -one.ece_before)
     before, after = (clip(one.title or one.name, 40) for one in entry.predictors)
     scale = 1.04 * max(max(one.ece_before, one.ece_after) for one in drawn) or 1.0
-    columns = [("Group", "name"), ("Calibration error within the group (points)", "glyph"), ("Change", "number")]
+    columns = [("Group", "name"), ("Calibration error within (points)", "glyph"), ("Change", "number")]
     places = decimals([one.ece_before for one in drawn])
     rows = [[named(one.name, one.title), _moved(one, scale), _from_to(one, places)] for one in drawn]
     return [
@@ -95,8 +96,9 @@ def _middle(tested: Sequence[GroupDifference], places: int) -> str:
     )
     lower = sum(one.ece_after < one.ece_before for one in tested)
     return (
-        f"Calibration error within a group, median of {count(len(tested))}: {before} points before, {after} after, "
-        f"noise included. It is lower after in {count(lower)}, higher or equal in {count(len(tested) - lower)}."
+        f"Calibration error within a group (mean size of the gaps over 24 ranges of forecasts, noise included), median "
+        f"of {count(len(tested))}: {before} points before, {after} after. It is lower after in "
+        f"{count(lower)}, higher or equal in {count(len(tested) - lower)}."
     )
 
 
@@ -217,13 +219,13 @@ def _curves(before: ComparedPredictor, after: ComparedPredictor) -> Html:
 
 
 def _groups(entry: ComparisonEntry, amount: str) -> list[Html]:
-    everyone = entry.groups
-    if not everyone:
+    if not entry.groups:
         return []
+    counts = GroupCounts.of(entry)
+    everyone = [one for one in entry.groups if not (counts.joined and one.small)]
     shown = everyone[:MOST_GROUPS]
-    examined = entry.groups_examined or len(everyone)
     names = [one.title or one.name for one in entry.predictors]
-    rest = hidden(len(shown), examined, "group", "those with the least sure differences")
+    rest = hidden(len(shown), len(everyone), "group", "those with the least sure differences")
     return [prose(clip(entry.groups_sentence, SENTENCE_LENGTH)), _group_table(shown, names, amount), rest]
 
 
@@ -237,16 +239,17 @@ def _group_table(shown: Sequence[GroupDifference], names: Sequence[str], amount:
         ("Change of its size", "number"),
         ("95\u202f% interval", "number"),
         ("p", "number"),
-        (f"Error within, {before}", "number"),
-        (f"Error within, {after}", "number"),
+        (f"Calibration error within, {before}", "number"),
+        (f"Calibration error within, {after}", "number"),
         ("p", "number"),
         (amount, "number"),
     ]
     places = decimals([value for one in shown for value in (one.gap_before, one.gap_after)]) + 1
     caption = (
         "Groups under both predictors, in percentage points. Gap is observed minus predicted; a negative change means "
-        "that the gap became smaller. Error within is the mean size of gaps over ranges of forecasts in the group (its "
-        "ECE, noise included); its p tests the calibration loss. † marks groups too small to be tested."
+        "that the gap became smaller. Calibration error within is the mean size of gaps over the same 24 ranges of "
+        "forecasts for both, in the group, noise included; its p tests the calibration loss. † marks groups too "
+        "small to be tested."
     )
     return table(caption, columns, [_group(one, places) for one in shown], style="compared")
 

@@ -259,6 +259,11 @@ class GroupRow:
     clusters: int | None = None
     """How many clusters its rows belong to, where they are fewer than 30, so that it is not tested."""
 
+    @property
+    def untested(self) -> bool:
+        """Whether nothing is known about it: too small to be tested, and no prediction of 0 or 1 contradicted."""
+        return self.small and self.verdict != "miscalibrated"
+
     def __repr__(self) -> str:
         return f"GroupRow({self.name}: {self._size()})"
 
@@ -561,7 +566,9 @@ class ComparisonEntry:
     groups_sentence: str = ""
     """How many fare better or worse, in words."""
     groups_examined: int | None = None
-    """How many there are, when `groups` holds only the first."""
+    """How many groups were tested; `groups` holds only the surest differences."""
+    groups_small: int | None = None
+    """How many more groups are too small to be tested."""
     method: str
     """How the differences were tested."""
 
@@ -691,7 +698,9 @@ class Findings:
     groups: tuple[GroupRow, ...] = ()
     """Group table, in the order to be shown."""
     groups_examined: int | None = None
-    """How many groups were tested, when `groups` holds only the most doubtful."""
+    """How many groups were tested; `groups` holds only the most doubtful."""
+    groups_small: int | None = None
+    """How many more groups are too small to be tested; they are the last of `groups`, as far as it holds them."""
     numbers: tuple[NumberCurve, ...] | None = None
     """The gap along every number, the most doubtful first."""
     witnesses: tuple[WitnessEntry, ...] = ()

@@ -5,7 +5,9 @@ from collections.abc import Callable, Sequence
 
 from swapcal.report.findings import CurvePoint, Findings, GroupRow, NumberCurve, Resemblance, Term, WitnessEntry
 from swapcal.report.html import (
+    DASH,
     SENTENCE_LENGTH,
+    GroupCounts,
     Html,
     all_finite,
     axis_decimals,
@@ -30,6 +32,7 @@ from swapcal.report.html import (
     points,
     prose,
     section,
+    sized,
     symbol,
     table,
     tag,
@@ -47,16 +50,11 @@ WIDTH, HEIGHT = 168, 16
 
 def groups(findings: Findings) -> Html:
     """Write the group table."""
-    everyone = findings.groups
+    counts = GroupCounts.of(findings)
+    everyone = [group for group in findings.groups if not (counts.joined and group.untested)]
     shown = kept(everyone)
     rest = hidden(len(shown), len(everyone), "group", _left_out(everyone, shown))
-    return section(
-        "groups",
-        "Group by group",
-        _lead(everyone, findings.groups_examined or len(everyone)),
-        _table(shown, counted(findings)),
-        rest,
-    )
+    return section("groups", "Group by group", _lead(everyone, counts), _table(shown, counted(findings), counts), rest)
 
 
 def kept(everyone: Sequence[GroupRow]) -> list[GroupRow]:
@@ -77,14 +75,16 @@ def _left_out(everyone: Sequence[GroupRow], shown: Sequence[GroupRow]) -> str:
     return f"{count(bad)} of them miscalibrated" if bad else "none of them miscalibrated"
 
 
-def _lead(everyone: Sequence[GroupRow], examined: int) -> Html:
+def _lead(everyone: Sequence[GroupRow], counts: GroupCounts) -> Html:
     bad = sum(g.verdict == "miscalibrated" for g in everyone)
-    listed = f", the {count(len(everyone))} most doubtful listed" if examined > len(everyone) else ""
+    tested = sum(not g.small for g in everyone)
+    listed = f", the {count(tested)} most doubtful listed" if counts.tested > tested else ""
+    left = f" {counts.too_small}." if counts.small else ""
     text = (
-        f"{plural(examined, 'group')} examined{listed}, {count(bad)} miscalibrated. A positive gap means that outcomes "
-        "happened more often than predicted, a negative one less often. The line spans the 95\u202f% interval. "
-        "Intervals and p-values allow for all groups and ranges of predictions examined: in 95 of 100 audits all "
-        "intervals hold their true gaps. Errors smaller than the last figure would often go unnoticed."
+        f"{plural(counts.tested, 'group')} tested{listed}, {count(bad)} miscalibrated.{left} A positive gap means that "
+        "outcomes happened more often than predicted, a negative one less often. The line spans the 95\u202f% "
+        "interval. Intervals and p-values allow for all groups and ranges of predictions tested: in 95 of 100 audits "
+        "all intervals hold their true gaps. Errors smaller than the last figure would often go unnoticed."
     )
     return prose(text)
 
@@ -109,7 +109,7 @@ def _ends(group: GroupRow) -> list[float]:
     return all_finite([group.low, group.high, group.gap])
 
 
-def _table(shown: Sequence[GroupRow], amount: str) -> Html:
+def _table(shown: Sequence[GroupRow], amount: str, counts: GroupCounts) -> Html:
     half = reach(shown)
     columns = [("Group", "name"), ("Verdict", "verdicts"), ("Gap (points)", "number"), (_axis(half), "glyph")]
     columns += [
@@ -122,7 +122,11 @@ def _table(shown: Sequence[GroupRow], amount: str) -> Html:
     rates = decimals([x for g in shown for x in (g.mean_p, g.mean_y)])
     gaps = max(rates, decimals([g.gap for g in shown]))
     rows = [_row(group, half, rates, gaps) for group in shown]
-    caption = "Groups. Gap is observed minus predicted, in percentage points; † marks groups too small to judge."
+    if counts.joined:
+        rows.append(
+            [f"{count(counts.small)} groups too small to be tested", "not tested", *[DASH] * (len(columns) - 2)]
+        )
+    caption = "Groups. Gap is observed minus predicted, in percentage points; † marks groups too small to be tested."
     return table(caption, columns, rows, style="groups")
 
 
@@ -199,12 +203,12 @@ def numbers(findings: Findings) -> Html:
         "ranges of predictions examined; trends, halves and quarters were tested as well."
     )
     key = legend(("band", "95\u202f% interval of the gap"), ("observed", "gap"), ("beyond", "gap, beyond chance"))
-    pictures = [_number(f"number-{k}", one) for k, one in enumerate(shown, 1)]
+    pictures = [_number(f"number-{k}", one, counted(findings)) for k, one in enumerate(shown, 1)]
     rest = hidden(len(shown), len(everyone), "number", "the least doubtful")
     return section("numbers", "Along the numbers", lead, tag("div", *pictures, class_="pair"), key, rest)
 
 
-def _number(name: str, curve: NumberCurve) -> Html:
+def _number(name: str, curve: NumberCurve, amount: str) -> Html:
     """Draw one number's ranges side by side, as each holds about as many rows; edges are labelled in its own unit."""
     rows = [row for row in curve.ranges if len(_ends(row)) == 3]
     if not rows:
@@ -218,7 +222,7 @@ def _number(name: str, curve: NumberCurve) -> Html:
         plot.x_axis(labels, labels.__getitem__),
         stretched(plot.boxes([(k - 0.42, row.low, k + 0.42, row.high) for k, row in enumerate(rows)], "band")),
         plot.segment(-0.5, 0.0, len(rows) - 0.5, 0.0, "zero"),
-        *(_gap_mark(plot, k, row) for k, row in enumerate(rows)),
+        *(_gap_mark(plot, k, row, amount) for k, row in enumerate(rows)),
     ]
     worst = p_value(curve.p_value)
     heading = f"Gap (percentage points) by {called} (p {'' if worst[0] in '<>' else '= '}{worst})"
@@ -237,10 +241,10 @@ def edge_labels(edges: Sequence[float]) -> dict[float, str]:
     return {k + 0.5: texts[k] for k in range(0, len(texts), step)}
 
 
-def _gap_mark(plot: Plot, k: int, row: GroupRow) -> Html:
+def _gap_mark(plot: Plot, k: int, row: GroupRow, amount: str) -> Html:
     title = f"{row.title or row.name}: {points(row.gap, 1)} ({points(row.low, 1)} to {points(row.high, 1)}), "
     draw, style = (plot.diamond, "beyond") if _sure(row) else (plot.dot, "observed")
-    return draw(k, row.gap, style, 3.5, title + f"{count(row.n)} rows")
+    return draw(k, row.gap, style, 3.5, title + sized(row.n, amount))
 
 
 # Witnesses: where the largest errors sit, in a sentence, a picture and the direction itself.
@@ -275,7 +279,7 @@ def witnesses(findings: Findings) -> Html:
 def _witness(rank: int, witness: WitnessEntry, known: set[str], amount: str) -> Html:
     heading = tag("h3", f"{rank}. ", clip(witness.sentence, SENTENCE_LENGTH), id=f"witness-{rank}")
     direction = Html("") if witness.group else _direction(witness.direction)
-    picture = direction_curve(f"along-{rank}", witness.curve, clip(witness.axis or AXIS, 80))
+    picture = direction_curve(f"along-{rank}", witness.curve, clip(witness.axis or AXIS, 80), amount)
     body = tag("div", picture, tag("div", direction), class_="pair") if picture and direction else None
     return tag(
         "article",
@@ -373,12 +377,12 @@ def _bar(share: float) -> Html:
     return tag("svg", bar, zero, width=BAR_WIDTH, height=BAR_HEIGHT, class_="interval", aria_hidden="true")
 
 
-def direction_curve(name: str, curve: Sequence[CurvePoint], axis: str) -> Html:
+def direction_curve(name: str, curve: Sequence[CurvePoint], axis: str, amount: str = "Rows") -> Html:
     """Draw the rates along the direction, or their differences where rates would hide them.
 
     Bins stand side by side in the order of their scores, because scores of real directions bunch together.
     """
-    bins = [rate for rate in map(_rate, curve[:MOST_BINS]) if rate is not None]
+    bins = [rate for point in curve[:MOST_BINS] if (rate := _rate(point, amount)) is not None]
     if not bins:
         return Html("")
     apart = differences_tell_more(bins)
@@ -388,9 +392,9 @@ def direction_curve(name: str, curve: Sequence[CurvePoint], axis: str) -> Html:
     return exhibit(f"{what}, by {axis}", picture, _key(bins))
 
 
-def _rate(point: CurvePoint) -> Rate | None:
+def _rate(point: CurvePoint, amount: str) -> Rate | None:
     low, high = point.band_low, point.band_high
-    return Rate.of(point.score, point.mean_p, point.mean_y, point.n, low, high)
+    return Rate.of(point.score, point.mean_p, point.mean_y, point.n, low, high, amount)
 
 
 def differences_tell_more(bins: Sequence[Rate]) -> bool:

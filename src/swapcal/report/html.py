@@ -5,8 +5,9 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from importlib import resources
+from typing import NamedTuple, Self
 
-from swapcal.report.findings import Findings, Word
+from swapcal.report.findings import ComparisonEntry, Findings, Word
 
 # Markup: HTML built so that text is escaped unless it already is markup.
 #
@@ -136,6 +137,46 @@ def counted(findings: Findings) -> str:
     """Return what is counted: rows, or their weight."""
     identity = findings.identity
     return "Rows" if identity.total_weight == identity.n else "Weight"
+
+
+def sized(value: float | None, amount: str) -> str:
+    """Write how much something holds: rows, or their weight.
+
+    >>> sized(1204, "Rows"), sized(12.25, "Weight")
+    ('1,204 rows', 'weight 12.2')
+    """
+    return f"{count(value)} rows" if amount == "Rows" else f"{amount.lower()} {count(value)}"
+
+
+FEW_SMALL = 24
+"""Groups too small to be tested that are listed one by one; more of them share one row."""
+
+
+class GroupCounts(NamedTuple):
+    """How many groups were tested, and how many are too small for it."""
+
+    tested: int
+    small: int
+
+    @classmethod
+    def of(cls, findings: Findings | ComparisonEntry) -> Self:
+        """Count the groups; files of earlier releases count those too small among the examined."""
+        listed = sum(group.small for group in findings.groups)
+        examined = findings.groups_examined or len(findings.groups)
+        small = findings.groups_small
+        return cls(examined - listed, listed) if small is None else cls(findings.groups_examined or 0, small)
+
+    @property
+    def joined(self) -> bool:
+        """Whether those too small share one row."""
+        return self.small > FEW_SMALL
+
+    @property
+    def too_small(self) -> str:
+        """What those too small are, in words; empty without any."""
+        if not self.small:
+            return ""
+        return f"{plural(self.small, 'group')} {'is' if self.small == 1 else 'are'} too small to be tested"
 
 
 def count(value: float | None) -> str:

@@ -27,6 +27,7 @@ from swapcal.report.html import (
     points,
     prose,
     section,
+    sized,
     symbol,
     table,
     tag,
@@ -70,6 +71,7 @@ class Rate:
     y: float
     n: float
     band: tuple[float, float] | None
+    amount: str = "Rows"
 
     @staticmethod
     def of(
@@ -79,13 +81,14 @@ class Rate:
         n: float | None,
         low: float | None,
         high: float | None,
+        amount: str = "Rows",
     ) -> "Rate | None":
         """Make a rate of figures that may be missing; None when it cannot be drawn."""
         at, predicted, observed, bottom, top = map(finite, (x, p, y, low, high))
         if at is None or predicted is None or observed is None:
             return None
         band = None if bottom is None or top is None else (bottom, top)
-        return Rate(at, predicted, observed, max(0.0, finite(n) or 0.0), band)
+        return Rate(at, predicted, observed, max(0.0, finite(n) or 0.0), band, amount)
 
     @property
     def gap(self) -> float:
@@ -105,7 +108,7 @@ class Rate:
 
     def mark(self, plot: Plot, x: float, y: float, radius: float) -> Html:
         """Draw the observed rate: round within the band, a coloured diamond outside."""
-        title = f"predicted {percent(self.p, 2)}, observed {percent(self.y, 2)}, {count(self.n)} rows"
+        title = f"predicted {percent(self.p, 2)}, observed {percent(self.y, 2)}, {sized(self.n, self.amount)}"
         draw = plot.diamond if self.beyond else plot.dot
         return draw(x, y, "beyond" if self.beyond else "observed", radius, title)
 
@@ -117,30 +120,35 @@ def reliability(findings: Findings) -> Html:
 
 def predicted_against_observed(levels: Sequence[Level], density: Density | None, amount: str) -> Html:
     """Draw levels, whose sizes are an `amount` of rows or weight, as a section; nothing without any to draw."""
-    rates = rates_of(levels)
+    rates = rates_of(levels, amount)
     if not rates:
         return Html("")
     shown = busiest(rates)
-    curves = tag("div", _curve(shown, density), _gaps(shown), class_="pair")
+    curves = tag("div", _curve(shown, density, amount), _gaps(shown), class_="pair")
     key = legend(
         ("band", "95\u202f% band if the forecasts are right"),
         ("observed", "observed, within the band"),
         ("beyond", "observed, outside the band"),
         ("ideal", "perfect agreement"),
     )
-    rest = hidden(len(shown), len(rates), "level", "those with the fewest rows")
+    rest = hidden(
+        len(shown),
+        len(rates),
+        "level",
+        f"those with the least {amount.lower()}" if amount == "Weight" else "those with the fewest rows",
+    )
     parts = [_lead(shown), curves, key, rest, _figures(shown, amount)]
     return section("reliability", "Predicted against observed", *parts)
 
 
-def rates_of(levels: Sequence[Level]) -> list[Rate]:
+def rates_of(levels: Sequence[Level], amount: str = "Rows") -> list[Rate]:
     """Return the levels that can be drawn."""
-    return [rate for rate in map(_rate, levels) if rate is not None]
+    return [rate for level in levels if (rate := _rate(level, amount)) is not None]
 
 
-def _rate(level: Level) -> Rate | None:
+def _rate(level: Level, amount: str) -> Rate | None:
     p, y, n = level.mean_p, level.mean_y, level.n
-    return Rate.of(level.v, p, y, n, level.band_low, level.band_high)
+    return Rate.of(level.v, p, y, n, level.band_low, level.band_high, amount)
 
 
 def busiest(rates: Sequence[Rate]) -> list[Rate]:
@@ -187,7 +195,7 @@ def percent_axis(scale: Axis) -> Callable[[float], str]:
     return lambda value: percent(value, places)
 
 
-def _curve(rates: Sequence[Rate], density: Density | None) -> Html:
+def _curve(rates: Sequence[Rate], density: Density | None, amount: str) -> Html:
     span = part_worth_drawing(rates)
     plot = Plot(span, span)
     write = percent_axis(span)
@@ -201,7 +209,7 @@ def _curve(rates: Sequence[Rate], density: Density | None) -> Html:
     levels = plural(len(rates), "level")
     text = f"Observed frequency against predicted probability at {levels}, with the band of chance."
     square = drawing("curve", "Reliability curve", text, *shapes, style="square")
-    below = density_strip(density, span) if density else Html("")
+    below = density_strip(density, span, amount) if density else Html("")
     return exhibit("Observed frequency, by predicted probability", square, below)
 
 
@@ -253,7 +261,7 @@ def _figures_row(rate: Rate, places: int) -> list[str]:
     return [percent(rate.x, places), count(rate.n), *rates, allowed, within]
 
 
-def density_strip(density: Density, span: Axis) -> Html:
+def density_strip(density: Density, span: Axis, amount: str = "Rows") -> Html:
     """Draw the histogram over the same axis as the curve above it; nothing when it is empty."""
     bars = [bar for bar in merged(density) if bar[0] < span.high and bar[1] > span.low and bar[1] > bar[0]]
     tallest = max((n for _, _, n in bars), default=0.0)
@@ -263,7 +271,7 @@ def density_strip(density: Density, span: Axis) -> Html:
     shape = stretched(plot.boxes(((a, 0.0, b, n) for a, b, n in bars if n > 0), "density"))
     base = plot.segment(span.low, 0.0, span.high, 0.0, "axis")
     caption = tag("p", "How often each probability was predicted", class_="strip-caption")
-    text = f"Histogram of the predictions in {len(bars)} bins; the tallest holds {count(tallest)} rows."
+    text = f"Histogram of the predictions in {len(bars)} bins; the tallest holds {sized(tallest, amount)}."
     return join([drawing("density", "Density of predictions", text, shape, base, style="density-strip"), caption])
 
 
@@ -300,7 +308,8 @@ def timeline(findings: Findings) -> Html:
     periods = given[-MOST_PERIODS:]
     error = findings.timeline_error or "Error"
     rest = hidden(len(periods), len(given), "earlier period", "the latest are drawn")
-    pictures = [_rates(periods), _errors(periods, error)]
+    amount = counted(findings)
+    pictures = [_rates(periods, amount), _errors(periods, error, amount)]
     return section("time", "Over time", _timeline_lead(periods), *pictures, rest)
 
 
@@ -339,7 +348,7 @@ def _labels(plot: Plot, periods: Sequence[Period], picks: Sequence[int]) -> Html
     return join(labels)
 
 
-def _rates(periods: Sequence[Period]) -> Html:
+def _rates(periods: Sequence[Period], amount: str) -> Html:
     x, picks = _axis(periods)
     y = covering(all_finite(v for p in periods for v in (p.mean_p, p.mean_y)))
     plot = Plot(x, y)
@@ -351,7 +360,7 @@ def _rates(periods: Sequence[Period]) -> Html:
             plot.line(((i, finite(p.mean_p)) for i, p in enumerate(periods)), "predicted"),
             plot.line(((i, finite(p.mean_y)) for i, p in enumerate(periods)), "observed-line"),
         ),
-        *_rate_dots(plot, periods),
+        *_rate_dots(plot, periods, amount),
     ]
     picture = drawing("rates", "Rates over time", "Predicted and observed rate in each period.", *shapes, style="wide")
     key = legend(("predicted", "mean predicted"), (_swatch(periods), "observed rate"))
@@ -362,20 +371,22 @@ def _swatch(periods: Sequence[Period]) -> str:
     return "observed" if len(periods) <= MOST_DOTS else "observed-line"
 
 
-def _rate_dots(plot: Plot, periods: Sequence[Period]) -> list[Html]:
+def _rate_dots(plot: Plot, periods: Sequence[Period], amount: str) -> list[Html]:
     if len(periods) > MOST_DOTS:
         return []
     return [
-        plot.dot(i, y, "observed", 2.5, _title(p)) for i, p in enumerate(periods) if (y := finite(p.mean_y)) is not None
+        plot.dot(i, y, "observed", 2.5, _title(p, amount))
+        for i, p in enumerate(periods)
+        if (y := finite(p.mean_y)) is not None
     ]
 
 
-def _title(period: Period) -> str:
+def _title(period: Period, amount: str) -> str:
     rates = f"predicted {percent(period.mean_p, 2)}, observed {percent(period.mean_y, 2)}"
-    return f"{clip(period.label, 40)}: {rates}, error {figure(period.error)}, {count(period.n)} rows"
+    return f"{clip(period.label, 40)}: {rates}, error {figure(period.error)}, {sized(period.n, amount)}"
 
 
-def _errors(periods: Sequence[Period], error: str) -> Html:
+def _errors(periods: Sequence[Period], error: str, amount: str) -> Html:
     values = all_finite(v for p in periods for v in (p.error, p.null_low, p.null_high))
     if not values:
         return Html("")
@@ -389,7 +400,7 @@ def _errors(periods: Sequence[Period], error: str) -> Html:
         plot.y_axis(y.ticks(4), lambda value: tick(value, y.step(4))),
         _labels(plot, periods, picks),
         stretched(plot.line(((i, finite(p.error)) for i, p in enumerate(periods)), "observed-line")),
-        *_error_dots(plot, periods),
+        *_error_dots(plot, periods, amount),
     ]
     text = f"{plain_symbol(error)} in each period, with the band that chance allows."
     picture = drawing("errors", "Error over time", text, *shapes, style="wide")
@@ -406,12 +417,12 @@ def _floors(periods: Sequence[Period]) -> list[tuple[int, float, float]]:
     return floors
 
 
-def _error_dots(plot: Plot, periods: Sequence[Period]) -> list[Html]:
+def _error_dots(plot: Plot, periods: Sequence[Period], amount: str) -> list[Html]:
     dots = []
     for i, period in enumerate(periods):
         error, beyond = finite(period.error), _beyond(period)
         if error is not None and (beyond or len(periods) <= MOST_DOTS):
             mark = plot.diamond if beyond else plot.dot
-            title = _title(period) if len(periods) <= MOST_DOTS else None
+            title = _title(period, amount) if len(periods) <= MOST_DOTS else None
             dots.append(mark(i, error, "beyond" if beyond else "observed", 3.0, title))
     return dots

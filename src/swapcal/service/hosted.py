@@ -344,6 +344,8 @@ class HostedForecaster:
 
     def _issue(self, rows: list[ForecastIn], now: float) -> list[IssuedForecast]:
         self._refuse_missing_clusters(rows)
+        watched = self.monitor.settings
+        watched.refuse_words({name: [row.values.get(name) for row in rows] for name in watched.ranged})
         clock, moments = self._moments(rows, now)
         issued = issue(self.live, rows, moments, self._window_end(clock, now))
         self.clock = clock

@@ -121,7 +121,8 @@ class Watch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     The larger that is, the smaller are the bets, and the later an alarm is raised. `clusters` is the column of the
     records whose rows belong together (patient, household, day): each cluster bets once, with its first outcome that is
-    learned, and audits take clusters as a whole.
+    learned, and audits take clusters as a whole. `numbers` are columns of numbers that are watched in eight ranges,
+    whose edges are learned from their first 1,000 numbers.
     """
 
     tolerance: Annotated[float, Meta(ge=0, lt=1)] = 0.01
@@ -129,6 +130,7 @@ class Watch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     alpha: Annotated[float, Meta(gt=0, lt=1)] = 0.05
     max_weight: Annotated[float, Meta(ge=1, le=MOST_WEIGHT)] = 1.0
     clusters: Column | None = None
+    numbers: Columns = []
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
