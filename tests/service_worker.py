@@ -82,9 +82,8 @@ def _one(found: Any) -> Any:
 def bits(hosted: Any) -> dict[str, Any]:
     """Everything a ward is, but for the name its engine goes by, which is drawn anew for every engine."""
     still = Still(hosted)
-    parts = {"live": still._live, "monitor": still._monitor, "own": still._own}
-    found: dict[str, Any] = {"opened": dict(still._opened), "parked": dict(still._parked)}
-    for name, state in parts.items():
+    found: dict[str, Any] = {"accepted": dict(hosted.accepted), "parked": dict(still._parked)}
+    for name, state in still.states().items():
         found |= {f"{name}.{key}": (array.shape, array.tobytes()) for key, array in state.arrays.items()}
         manifest = msgspec.json.decode(msgspec.json.encode(state.manifest))
         if manifest.get("forecaster"):

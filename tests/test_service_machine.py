@@ -180,7 +180,7 @@ class Contract(RuleBasedStateMachine):
         assert (live.forecasts, live.labels, live.open) == (len(model.records), model.labels, len(model.open))
         assert (live.held, live.expired) == (model.held, model.expired)
         assert (len(hosted.parked), hosted.lapsed) == (len(model.parked), model.lapsed)
-        assert [*hosted.opened] == [*model.open]
+        assert [*hosted.accepted] == [*model.open]
         assert hosted.figures.labels == hosted.monitor.rows == model.labels
 
     def teardown(self) -> None:

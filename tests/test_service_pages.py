@@ -469,7 +469,7 @@ class Receiver:
 
 
 def renewed(hosted: HostedForecaster) -> None:
-    hosted.monitor = hosted.settings.monitor()
+    hosted.live._scheduler.monitor_feed = hosted.settings.live()._scheduler.monitor_feed
 
 
 def test_an_alarm_is_posted_until_it_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

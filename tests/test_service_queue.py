@@ -101,7 +101,7 @@ def test_a_snapshot_is_due_by_events_or_by_seconds_since_the_first_of_them(monke
     monkeypatch.setattr(keeping, "Still", lambda hosted: hosted)
     snapshotter = Snapshotter(MemoryStore(), Metrics(), lambda *_, **__: None, every=5, seconds=60.0)
     monkeypatch.setattr(snapshotter, "keep", lambda hosted, before: written.append((before, hosted.seq)))
-    hosted: Any = SimpleNamespace(seq=1, opened={})
+    hosted: Any = SimpleNamespace(seq=1, accepted={})
     snapshotter.hold("shop", 1)
 
     def look(seq: int, at: float) -> list[Any]:

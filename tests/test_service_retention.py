@@ -72,7 +72,7 @@ def test_forecasts_that_are_pruned_while_they_wait_are_given_up(tmp_path):
         assert result.exit_code == BAD_INPUT, result.output
         assert "--waiting: given while a service learns from this store" in result.stderr
         assert [*busy.events("shop")] == before
-        assert len(recover(busy, "shop").hosted.opened) == 6
+        assert len(recover(busy, "shop").hosted.accepted) == 6
     result = run(prune, "--store", path, "--keep", "10", "--yes", "--waiting")
     assert result.exit_code == 0, result.output
     with closing(open_store(path)) as store:
@@ -80,7 +80,7 @@ def test_forecasts_that_are_pruned_while_they_wait_are_given_up(tmp_path):
         assert f"{len(gone)} open forecasts were given up" in result.stderr
         hosted = recover(store, "shop").hosted
         assert len(gone) >= 3
-        assert not {*gone} & {*hosted.opened}
+        assert not {*gone} & {*hosted.accepted}
         status = hosted.live.status()
         assert (status.open, status.expired) == (6 - len(gone), len(gone))
     again = run(replay, "--store", path)

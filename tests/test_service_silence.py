@@ -145,7 +145,7 @@ def test_many_windows_that_end_together_are_learned_in_pieces_between_requests(m
     assert shop.hosted.figures.labels == 10
     settle(shop)
     assert shop.hosted.figures.labels == 35
-    assert [*shop.hosted.opened] == ["new", "newer"]
+    assert [*shop.hosted.accepted] == ["new", "newer"]
     shop.clock.now += WINDOW - 0.5
     settle(shop)
     assert shop.hosted.figures.labels == 35  # though the learner's time had stopped when they were issued

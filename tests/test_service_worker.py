@@ -14,18 +14,22 @@ import pytest
 pytest.importorskip("msgspec")
 
 import msgspec
+from msgspec.structs import asdict as asdict_of
 
-from swapcal.archive import State
+from swapcal.archive import State, packed
 from swapcal.live import Learned, Live
+from swapcal.live.state import FILE as LIVE_FILE
+from swapcal.monitor import Monitor
 from swapcal.monitor import settings as monitor_settings
+from swapcal.monitor.state import FILE as MONITOR_FILE
 from swapcal.service.api_error import ApiError
-from swapcal.service.events import encoded
+from swapcal.service.events import encoded, forecast_body, outcome_body, record_of
 from swapcal.service.history import AuditedPeriod, audit
 from swapcal.service.hosted import Figures, HostedForecaster
 from swapcal.service.messages import ForecastIn, OutcomeRowIn
 from swapcal.service.queue import FORECASTS, OUTCOMES, Make, Write
 from swapcal.service.settings import LIVE, JsonLog, Limits, Settings, Watch
-from swapcal.service.snapshots import BEHIND, Snapshotter, Still
+from swapcal.service.snapshots import BEHIND, HOSTED, Snapshotter, Still, restored
 from swapcal.service.status import alarms, certificate, describe, engine
 from swapcal.service.store import Unavailable
 from swapcal.service.worker import Worker
@@ -175,7 +179,7 @@ def test_a_fault_hurts_only_the_request_at_fault(monkeypatch: pytest.MonkeyPatch
     found = worker.do(*jobs)
     assert [each[0].id for each in (found[0], found[2])] == ["a", "b"]
     assert found[1].status == 500
-    assert "poison" not in worker.hosted.opened
+    assert "poison" not in worker.hosted.accepted
     assert "Zero" in str(worker.told)
     assert_follows_from_log(worker)
 
@@ -251,7 +255,7 @@ def test_what_is_settled_is_forgotten_by_the_learner() -> None:
     worker = hand(max_open=3)
     for each in stream(10):
         worker.forecasts(each)
-    assert [*worker.hosted.opened] == ["7", "8", "9"]
+    assert [*worker.hosted.accepted] == ["7", "8", "9"]
     assert worker.outcome("2", 1.0).status == 410
     assert worker.outcome("8", 1.0).state == "learned"
     open_forecasts = worker.hosted.live._open_forecasts
@@ -481,16 +485,69 @@ def test_ranges_of_numbers_are_learned_and_follow_from_the_log(monkeypatch: pyte
 
 
 def test_a_snapshot_from_before_weights_counts_each_outcome_once() -> None:
-    figures, rows = Figures(("blend",), ("yours",)), rng(2).random((30, 4))
+    figures, rows = Figures(("blend",)), rng(2).random((30, 4))
     outcomes = (rows[:, 0] < 0.5).astype(float)
     figures.learn(Learned([*"a" * 30], outcomes, rows[:, 1], rows[:, 2], rows[:, :1], rows[:, 3:]), 1.0)
     arrays = dict(figures.to_state().arrays)
     del arrays["counts"]
-    arrays["score_sums"], arrays["reliability"] = arrays["score_sums"][:, :4], arrays["reliability"][:, :3]
+    arrays["score_sums"], arrays["reliability"] = np.zeros((1, 4)), arrays["reliability"][:, :3]
     state = State(arrays, figures.to_state().manifest)
-    again = Figures.from_state(state, ("blend",), ("yours",))
+    again = Figures.from_state(state, ("blend",))
     for name, values in figures.to_state().arrays.items():
         assert np.array_equal(values, again.to_state().arrays[name]), name
+
+
+def mixed(**settings: Any) -> Hand:
+    """Return a forecaster with open forecasts, given scores, and outcomes with weights at different times."""
+    worker, draw = hand(scores=["s"], watch=Watch(max_weight=4.0), **settings), rng(3)
+    values = ["Rome", 1, 1.0, True, None, "1", "é"]
+    for k in range(40):
+        record = {"city": values[int(draw.integers(len(values)))], "price": float(k), "s": float(draw.random())}
+        worker.clock.now += float(draw.random())
+        worker.forecast(str(k), record)
+        if k % 3:
+            worker.clock.now += 0.25
+            worker.outcome(str(k), float(draw.random() < 0.4), weight=1.0 + (k % 4 == 1))
+    return worker
+
+
+def test_the_monitor_is_fed_as_one_beside_at_the_time_of_acceptance() -> None:
+    worker = mixed()
+    beside, made = Monitor(["city"], **asdict_of(worker.hosted.settings.watch)), {}
+    for event in worker.store.logs["shop"]:
+        if event.kind == "forecast":
+            made[event.id] = forecast_body(event.body)
+        elif event.kind == "outcome":
+            body, found = outcome_body(event.body), made[event.id]
+            city, time = record_of(found.record)["city"], np.datetime64(round(event.time * 1e6), "us")
+            beside.add({"city": city}, found.mean, body.y, time, weights=body.counts)
+    ours, theirs = worker.hosted.monitor.to_state(), beside.to_state()
+    assert ours.manifest == theirs.manifest
+    assert [name for name, each in theirs.arrays.items() if each.tobytes() != ours.arrays[name].tobytes()] == []
+    assert worker.hosted.monitor.clock_kind == "dates"
+
+
+def test_a_snapshot_with_the_monitor_beside_goes_on_as_it_was() -> None:
+    found = mixed().hosted
+    still, columns = Still(found), {str(id): found.live._open_forecasts.opened[id] for id in found.accepted}
+    live, own = still.states()["live"], still.states()["own"]
+    watched = found.live._scheduler.monitor_feed.opened
+    opened = {id: (found.accepted[id], None, watched[slot]) for id, slot in columns.items()}
+    sums = {"figures.score_sums": live.arrays["score_sums"]}
+    kept = {name: values for name, values in live.arrays.items() if not name.startswith("monitor.")}
+    kept["score_sums"] = kept["score_sums"][:, :4]  # each label once
+    manifest = {name: value for name, value in live.manifest.items() if name != "watched"}
+    parts = {
+        "live": packed(LIVE_FILE, State(kept, manifest)),
+        "monitor": packed(MONITOR_FILE, found.monitor.to_state()),
+        "opened": encoded(opened),
+        "parked": b"{}",
+    }
+    arrays = {name: np.frombuffer(content, np.uint8) for name, content in parts.items()}
+    arrays |= {name: values for name, values in own.arrays.items() if name != "accepted"} | sums
+    figures = {**own.manifest["figures"], "scores": 1}
+    content = packed(HOSTED, State(arrays, {**own.manifest, "figures": figures}))
+    assert bits(restored(content)) == bits(found)
 
 
 def test_early_outcomes_lapse_by_the_clock_without_any_event() -> None:

@@ -1,5 +1,6 @@
 """Durable state: files that are replaced atomically, and checked against their kind when read."""
 
+import copy
 import errno
 import hashlib
 import io
@@ -55,6 +56,12 @@ def part(state: State, name: str) -> State:
     inside = f"{name}."
     arrays = {key.removeprefix(inside): array for key, array in state.arrays.items() if key.startswith(inside)}
     return State(arrays, state.manifest.get(name) or {})
+
+
+def copied(state: State) -> State:
+    """Return a state that stays as it is while its owner goes on."""
+    arrays = {name: np.array(values) for name, values in state.arrays.items()}
+    return State(arrays, copy.deepcopy(state.manifest))  # lists in it go on growing
 
 
 # Files that appear whole or not at all.

@@ -16,7 +16,7 @@ from swapcal.cli.options import threads
 from swapcal.cli.progress import Output, running
 from swapcal.kernels import loop, wealth
 from swapcal.kernels.encode import encode_rows
-from swapcal.kernels.experts import add_beside, put_scores, run_experts
+from swapcal.kernels.experts import BESIDE, add_beside, put_scores, run_experts
 from swapcal.kernels.jit import is_compiled
 from swapcal.kernels.packing import pack_rows
 from swapcal.kernels.tally import scan_maxima
@@ -59,7 +59,7 @@ def compile_open_rows() -> None:
     rows.judged = rows.judged[:, :1].copy()
     open_rows.put(rows, one, one, 1)
     open_rows.fill(rows, one)
-    add_beside(np.zeros((1, 4)), np.zeros((1, rows.memory.shape[1] + 1)), rows.ticket, np.ones(1))
+    add_beside(np.zeros((1, BESIDE)), np.zeros((1, rows.memory.shape[1] + 1)), rows.ticket, np.ones(1), np.ones(1))
 
 
 def compile_audit() -> None:

@@ -769,20 +769,31 @@ def run_experts(
             looked_at = -1
 
 
-@jit
-def add_beside(sums: Array, memory: Array, tickets: Array, y: Array) -> None:
-    """Add, for each user's score, 1, its squared error, the mean forecast's less its own, and the square of that.
+BESIDE = 7
+"""Sums of `add_beside` for each user's score."""
 
-    sums (S, 4); memory (n, ...) and tickets (n, TICKET) of the rows whose labels y (n,) are learned, in order.
+
+@jit
+def add_beside(sums: Array, memory: Array, tickets: Array, y: Array, weights: Array) -> None:
+    """Add, for each user's score, 1, w e, w d, w² d², w, w² and w² d.
+
+    w is the label's weight, e the score's squared error, and d the mean forecast's less e. sums (S, BESIDE); memory
+    (n, ...) and tickets (n, TICKET) of the rows whose labels y (n,) are learned, in order. A label counts weights[k]
+    times, or weights[0] times where there is only one.
     """
     for k in range(y.shape[0]):
+        w = weights[k % weights.shape[0]]
         ours = (tickets[k, T_MEAN] - y[k]) ** 2
         for s in range(sums.shape[0]):
             theirs = (sigmoid(memory[k, 1 + EXPERTS + s]) - y[k]) ** 2
+            change = ours - theirs
             sums[s, 0] += 1.0
-            sums[s, 1] += theirs
-            sums[s, 2] += ours - theirs
-            sums[s, 3] += (ours - theirs) ** 2
+            sums[s, 1] += w * theirs
+            sums[s, 2] += w * change
+            sums[s, 3] += w * w * change**2
+            sums[s, 4] += w
+            sums[s, 5] += w * w
+            sums[s, 6] += w * w * change
 
 
 @jit

@@ -5,6 +5,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, Self
 
 import narwhals as nw
@@ -15,7 +16,7 @@ from swapcal import _validate, archive
 from swapcal._display import counted, display, named
 from swapcal._locking import CopyableLock, locked
 from swapcal._validate import UNIT, Span
-from swapcal.archive import State, nested, part
+from swapcal.archive import State, copied, nested, part
 from swapcal.arrays import Array
 from swapcal.engine.certificate import Certificate
 from swapcal.engine.explanation import Explanation
@@ -28,7 +29,7 @@ from swapcal.kernels.state import TICKET
 from swapcal.live.experts import EXPERT_WEIGHT, Rows, as_model, expert_names, expert_weights
 from swapcal.live.explain import explain_row
 from swapcal.live.learner import BANK, Learner, SparseLearner
-from swapcal.live.monitor_feed import MonitorFeed, Values
+from swapcal.live.monitor_feed import MonitorFeed, Values, counting_rows
 from swapcal.live.open_forecasts import (
     CORRECTION,
     ConflictingLabelError,
@@ -36,9 +37,10 @@ from swapcal.live.open_forecasts import (
     UnknownIdError,
     taken,
 )
+from swapcal.live.open_rows import OpenRows
 from swapcal.live.scheduler import CORRECTED, HELD, LEARNED, EventBatch, Learned, Scheduler, Trace
 from swapcal.live.state import FILE
-from swapcal.live.status import ENOUGH, ScoreBeside, Status, score_beside, too_early
+from swapcal.live.status import ENOUGH, ScoreBeside, Status, score_beside, too_early, weighted_sums
 from swapcal.live.times import NO_TIMES, EventTimes, read_arrivals, read_event_times, read_mixed
 from swapcal.live.unseen import AUTO, FAIR, read_unseen
 from swapcal.live.validation import (
@@ -225,7 +227,7 @@ class Live:
         self._belief: dict[str, Any] = {"unseen": unseen, "prior": prior}
         self._learner.unseen = read_unseen(unseen, prior, contexts.settings["scores"], span)
         self._scheduler = Scheduler(self._learner, self._open_forecasts)
-        self._scheduler.monitor_feed = None if monitor is None else MonitorFeed(monitor)
+        self._scheduler.monitor_feed = None if monitor is None else MonitorFeed(counting_rows(monitor))
         self._lock = CopyableLock()
 
     @property
@@ -312,6 +314,15 @@ class Live:
         return checked_id(id) in self._open_forecasts.opened
 
     @locked
+    def issued_at(self, id: Id) -> float | None:
+        """Return the time given with an open forecast, dates in seconds since 1970; None if it was made without."""
+        slot = self._open_forecasts.opened.get(checked_id(id))
+        if slot is None:
+            raise UnknownIdError(f"issued_at: given id {id!r}, expected an open forecast")
+        time = self._open_forecasts.time[slot]
+        return time if time == time else None
+
+    @locked
     def watch(self, watcher: "Callable[[Learned], None] | None") -> None:
         """Have a function called with the labels that `forecast` and `label` learn, in order; None stops that.
 
@@ -335,6 +346,24 @@ class Live:
         2
         """
         return None if self._scheduler.monitor_feed is None else self._scheduler.monitor_feed.monitor
+
+    @locked
+    def date_monitor(self, time: "np.datetime64") -> None:
+        """Have the monitor enter what is learned from now on at this time, instead of by the number of the row.
+
+        Raises ValueError without a monitor.
+
+        Examples
+        --------
+        >>> live = Live(monitor=Monitor())
+        >>> live.date_monitor(np.datetime64("2024-05-01T09:00", "us"))
+        >>> forecast, _ = live.forecast({"price": 3.0}, id="first"), live.label("first", 1)
+        >>> live.monitor.clock_kind
+        'dates'
+        """
+        if self._scheduler.monitor_feed is None:
+            raise ValueError("date_monitor: given a Live without a monitor, expected Live(monitor=Monitor(…))")
+        self._scheduler.monitor_feed.time = time
 
     @locked
     def release(self) -> list[Id]:
@@ -419,7 +448,8 @@ class Live:
         """Open the forecast of one record; the row is valid until the next is asked for."""
         scheduler, learner = self._scheduler, self._learner
         event_times = read_event_times(self._open_forecasts, alone(time), None, alone(matures), 1)
-        watched = None if scheduler.monitor_feed is None else scheduler.monitor_feed.values([record])[0]
+        found = self._watched([record])
+        watched = None if found is None else found[0]
         row = learner.row(record, name)
         return scheduler.forecast_one(row, name, mark, event_times, record if learner.models else None, watched)
 
@@ -853,7 +883,7 @@ class Live:
             return None
         if isinstance(records, Encoded):
             raise TypeError("records: given encoded ones, expected records: the monitor reads their groups")
-        return self._scheduler.monitor_feed.values(records)
+        return self._scheduler.monitor_feed.values(records, self.contexts.settings["groups"])
 
     def _issued_before(self, id: Id, mark: int) -> int | None:
         """Return the slot of this very event, if it is open; refuse an id that is taken by another."""
@@ -927,7 +957,29 @@ class Live:
     @locked
     def to_state(self) -> State:
         """Return the whole state as `save` writes it."""
-        learner, open_forecasts = self._learner.to_state(), self._open_forecasts.to_state()
+        scheduler = self._scheduler
+        return self._state(self._learner.to_state(), self._open_forecasts, scheduler.open_rows, scheduler.monitor_feed)
+
+    @locked
+    def frozen_state(self) -> Callable[[], State]:
+        """Return a function that returns `to_state()` of now, for another thread, while this object goes on.
+
+        That takes a fraction of the time of `to_state`: the rows of open forecasts are copied as they are kept.
+
+        Examples
+        --------
+        >>> live = Live()
+        >>> forecast = live.forecast({"price": 3.0}, id="first")
+        >>> later = live.frozen_state()
+        >>> live.label("first", 1), Live.from_state(later()).is_open("first")
+        (True, True)
+        """
+        scheduler, feed, own = self._scheduler, self._scheduler.monitor_feed, self._own_state()
+        learner, events, rows = copied(self._learner.to_state()), self._open_forecasts.frozen(), scheduler.open_rows
+        return partial(self._state, learner, events, rows.frozen(), None if feed is None else feed.frozen(), own)
+
+    def _own_state(self) -> State:
+        """Return what is neither of the learner nor of open forecasts."""
         own: dict[str, Any] = {
             "engine": self._engine,
             "models": list(self._learner.models),
@@ -935,21 +987,32 @@ class Live:
             "maturity": self._open_forecasts.maturity._asdict(),
             "belief": self._belief,
             "patience": self._open_forecasts.patience,
-            "ledger": open_forecasts.manifest,
         }
         if self.contexts.hashed:
             own["hashed"] = [[*names] for names in self.contexts.hashed]
-        rows = nested(open=self._scheduler.to_state())
-        arrays = learner.arrays | open_forecasts.arrays | rows.arrays
-        if self._scheduler.monitor_feed is not None:
-            arrays |= nested(monitor=self._scheduler.monitor_feed.to_state(self._open_forecasts.in_order())).arrays
-            own["watched"] = True
-        if len(self._scheduler.score_sums):
-            arrays["score_sums"] = self._scheduler.score_sums.copy()
-            own["compared"] = True
         if self._span != UNIT:
             own["range"] = [self._span.low, self._span.high]
-        return State(arrays, learner.manifest | own)
+        if not len(self._scheduler.score_sums):
+            return State({}, own)
+        return State({"score_sums": self._scheduler.score_sums.copy()}, {**own, "compared": True})
+
+    def _state(
+        self,
+        learner: State,
+        open_forecasts: OpenForecasts,
+        open_rows: OpenRows,
+        feed: MonitorFeed | None,
+        own: State | None = None,
+    ) -> State:
+        """Return the whole state, of parts that may be frozen."""
+        events, slots = open_forecasts.to_state(), open_forecasts.in_order()
+        rest = self._own_state() if own is None else own
+        manifest = learner.manifest | rest.manifest | {"ledger": events.manifest}
+        arrays = learner.arrays | events.arrays | nested(open=self._scheduler.to_state(open_rows, slots)).arrays
+        if feed is not None:
+            arrays |= nested(monitor=feed.to_state(slots)).arrays
+            manifest["watched"] = True
+        return State(arrays | rest.arrays, manifest)
 
     @classmethod
     def load(cls, path: "str | os.PathLike[str]", models: "Mapping[str, Any] | None" = None) -> Self:
@@ -980,7 +1043,7 @@ class Live:
         live._scheduler = Scheduler(live._learner, live._open_forecasts)
         live._scheduler.restore(part(state, "open"))
         if manifest.get("compared"):
-            live._scheduler.score_sums = state.arrays["score_sums"].copy()
+            live._scheduler.score_sums = weighted_sums(state.arrays["score_sums"])
         if manifest.get("watched"):
             live._scheduler.monitor_feed = MonitorFeed.from_state(
                 part(state, "monitor"), live._open_forecasts.in_order()

@@ -1,14 +1,16 @@
 """`MonitorFeed`: a monitor fed with what is learned, and the watched columns of forecasts that are still open."""
 
+import copy
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 
-from swapcal.archive import ArchiveError, State, pack, unpack
+from swapcal.archive import ArchiveError, State, copied, pack, unpack
 from swapcal.arrays import Array
+from swapcal.live.validation import in_json
 from swapcal.monitor import Monitor
 from swapcal.monitor.alarms import ROW_NUMBERS
 from swapcal.monitor.state import FILE
@@ -44,32 +46,44 @@ def enter(
         monitor.add([dict(zip(wanted, row, strict=True)) for row in values], mean, y, clock, weights=weights)
 
 
+def counting_rows(monitor: Monitor) -> Monitor:
+    """Return a monitor. Raises TypeError if it is none, and ValueError if its rows have times already."""
+    if not isinstance(monitor, Monitor):
+        raise TypeError(f"monitor: given {type(monitor).__name__}, expected a Monitor")
+    if monitor.clock_kind not in (None, ROW_NUMBERS):
+        raise ValueError(
+            f"monitor: given one whose clock is {monitor.clock_kind}, expected a fresh one, or one that counts rows"
+        )
+    return monitor
+
+
 class MonitorFeed:
     """Feeds a monitor in the order in which labels are learned, which is that of maturity where one is given.
 
-    The monitor counts rows: many at once are then entered as one by one.
+    The monitor counts rows, so that many at once are entered as one by one, unless the caller sets the time.
     """
 
     def __init__(self, monitor: Monitor) -> None:
-        if not isinstance(monitor, Monitor):
-            raise TypeError(f"monitor: given {type(monitor).__name__}, expected a Monitor")
-        if monitor.clock_kind not in (None, ROW_NUMBERS):
-            raise ValueError(
-                f"monitor: given one whose clock is {monitor.clock_kind}, expected a fresh one, or one that counts rows"
-            )
         self.monitor = monitor
+        self.time: np.datetime64 | None = None
+        """when the next labels are learned by the caller's clock; None counts rows"""
         self.opened: dict[int, Values] = {}
         """watched columns of open forecasts, by slot"""
+        self._frozen: State | None = None
 
-    def values(self, records: Any) -> list[Values]:
-        """Return every record's watched columns, refusing what is no category."""
+    def values(self, records: Any, declared: Collection[str] = ()) -> list[Values]:
+        """Return every record's watched columns, refusing what is no category, and absent ones.
+
+        Absent columns that are `declared` are left to `Contexts`, which refuses them where it is strict.
+        """
         wanted = self.monitor.columns()
         if not wanted:
             return [()] * len(records)
         columns: Mapping[str, Categories]
         if isinstance(records, list | tuple):
-            for row, record in enumerate(records):
-                absent = next((name for name in wanted if name not in record), None)
+            needed = [name for name in wanted if name not in declared]
+            for row, record in enumerate(records if needed else ()):
+                absent = next((name for name in needed if name not in record), None)
                 if absent is not None:
                     raise ValueError(f"monitor: given no column {absent!r} in row {row + 1}, expected it in each")
             columns = {name: factorise(name, [record.get(name) for record in records]) for name in wanted}
@@ -93,7 +107,12 @@ class MonitorFeed:
 
     def learn(self, slots: Sequence[int], mean: Array, y: Array, weights: Array | None = None) -> None:
         """Enter forecasts that were open."""
-        enter(self.monitor, [self.opened.pop(slot) for slot in slots], mean, y, weights=weights)
+        self.enter([self.opened.pop(slot) for slot in slots], mean, y, weights)
+
+    def enter(self, values: Sequence[Values], mean: Array, y: Array, weights: Array | None = None) -> None:
+        """Enter rows as they are learned."""
+        clock = None if self.time is None else np.full(len(values), self.time)
+        enter(self.monitor, values, mean, y, clock, weights)
 
     def refuse_weights(self, weights: Array) -> None:
         """Raise ValueError if a label's weight is none that the monitor takes."""
@@ -105,11 +124,18 @@ class MonitorFeed:
                 f"label, from 1 to its max_weight = {most:g}"
             )
 
+    def frozen(self) -> "MonitorFeed":
+        """Return what `to_state` needs, as it is now."""
+        still = copy.copy(self)
+        still._frozen = copied(self.monitor.to_state())
+        still.opened = self.opened.copy()
+        return still
+
     def to_state(self, slots: Sequence[int]) -> State:
         """Return the monitor, and what is kept of the forecasts open in these slots."""
         out = io.BytesIO()
-        pack(out, FILE.name, FILE.version, *self.monitor.to_state())
-        rows = json.dumps([self.opened[slot] for slot in slots]).encode()
+        pack(out, FILE.name, FILE.version, *(self._frozen or self.monitor.to_state()))
+        rows = in_json([self.opened[slot] for slot in slots])
         parts = {"state": out.getvalue(), "rows": rows}
         return State({name: np.frombuffer(content, np.uint8) for name, content in parts.items()}, {})
 

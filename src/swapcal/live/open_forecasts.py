@@ -1,5 +1,6 @@
 """Which forecasts wait for their outcome, which outcomes wait to be learned, and how long it took."""
 
+import copy
 import heapq
 import math
 from array import array
@@ -728,7 +729,19 @@ class OpenForecasts:
 
     def in_order(self) -> list[int]:
         """Return the open forecasts' slots in order of issue."""
-        return sorted(self.opened.values(), key=self.issued.__getitem__)
+        issued = np.array(self.issued, np.int64)
+        slots = np.flatnonzero(issued != FREE)
+        ordered: list[int] = slots[np.argsort(issued[slots])].tolist()
+        return ordered
+
+    def frozen(self) -> "OpenForecasts":
+        """Return what `to_state` needs, as it is now: columns, ids and counts, not the queues."""
+        still = copy.copy(self)
+        for name in (*COLUMNS, "ids", "labelled", "expired", "silent", "reports"):
+            setattr(still, name, copy.copy(getattr(self, name)))
+        still.delays, still.arrival_order = copy.deepcopy(self.delays), copy.copy(self.arrival_order)
+        still.arrival_order.halves = self.arrival_order.halves.copy()
+        return still
 
     def to_state(self) -> State:
         """Return the state, open forecasts in order of issue."""

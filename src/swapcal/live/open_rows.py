@@ -1,5 +1,6 @@
 """`OpenRows`: rows of open forecasts, packed; what is needed to learn their labels, and no more."""
 
+import copy
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -16,6 +17,7 @@ from swapcal.live.experts import NAMES, Row, Rows
 from swapcal.live.learner import Learner, put_scores_of_one
 
 BITS = np.dtype(np.uint64)
+SOME = 1024  # rows unpacked at once
 SPARE = 4  # half-words by which a shelf is deeper than the longest row so far
 FIRST = np.zeros(1, np.int64)
 pack_one, unpack_one, delta_encode_one = DirectCall(pack_rows), DirectCall(unpack_rows), DirectCall(delta_encode)
@@ -33,6 +35,7 @@ class OpenRows(Writable):
         self._first = 1 + len(learner.contexts.reserved_weights)
         self._known = blank_known()
         self._packed = np.zeros((0, 0), np.uint16)
+        self._sizes: tuple[int, int] | None = None
         self._work = np.zeros(0, np.uint16)
         self._number = np.zeros(1)
         self._slot = np.zeros(1, np.int64)
@@ -119,9 +122,10 @@ class OpenRows(Writable):
         return row
 
     def get(self, slots: Integers) -> Rows:
-        """Return rows as they were put."""
+        """Return rows as they were put; of many some at a time, so that other threads take turns between."""
         rows = self.blank(len(slots))
-        self.fill(rows, slots)
+        for k in range(0, len(slots), SOME):
+            self.fill(rows.cut(k, min(k + SOME, len(slots))), slots[k : k + SOME])
         return rows
 
     def fill(self, rows: Rows, slots: Integers) -> None:
@@ -156,14 +160,26 @@ class OpenRows(Writable):
             self._one = one = row, _bits(row)
         return one
 
+    def frozen(self) -> "OpenRows":
+        """Return these rows as they are now, to be unpacked while others take their slots: only bytes are copied."""
+        still = OpenRows(self.learner)
+        still._packed = self._packed.copy()
+        still._known = copy.deepcopy(self._known)
+        still._sizes = self._sizes_now()
+        return still
+
+    def _sizes_now(self) -> tuple[int, int]:
+        """Return how many coordinates and entries rows have: as many as there are now, unless it was frozen."""
+        return self._sizes or (self.learner.contexts.dim, self.learner.contexts.entries)
+
     def blank(self, n: int) -> Rows:
         """Return room for n rows, with as many coordinates and entries as there are now."""
-        experts, contexts = self.learner.experts, self.learner.contexts
+        experts, contexts, (dim, entries) = self.learner.experts, self.learner.contexts, self._sizes_now()
         return Rows(
-            x=np.zeros((n, contexts.dim)),
+            x=np.zeros((n, dim)),
             dims=np.zeros(n, np.int64),
-            keys=np.zeros((n, contexts.entries), np.uint64),
-            values=np.zeros((n, contexts.entries)),
+            keys=np.zeros((n, entries), np.uint64),
+            values=np.zeros((n, entries)),
             scores=np.zeros((n, experts.scores)),
             draws=np.zeros(n, np.uint64),
             memory=np.zeros((n, experts.memory_width)),

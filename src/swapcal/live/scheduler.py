@@ -1,7 +1,7 @@
 """What is to be forecast and learned, in order, and how the forecasts did over time."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,12 +13,12 @@ from swapcal._validate import NO_LABEL, Span
 from swapcal.archive import State
 from swapcal.arrays import Array, Flags, Integers
 from swapcal.engine.forecast import Forecast
-from swapcal.kernels.experts import add_beside
+from swapcal.kernels.experts import BESIDE, add_beside
 from swapcal.kernels.jit import DirectCall
 from swapcal.kernels.state import T_MEAN, T_P
 from swapcal.live.experts import ONCE, Rows
 from swapcal.live.learner import FIRST, Learner, equal_stretches
-from swapcal.live.monitor_feed import MonitorFeed, Values, enter
+from swapcal.live.monitor_feed import MonitorFeed, Values
 from swapcal.live.open_forecasts import FREE, OpenForecasts
 from swapcal.live.open_rows import OpenRows
 from swapcal.live.times import NO_TIMES, EventTimes
@@ -242,7 +242,7 @@ class Scheduler(Writable):
         self.watcher: Callable[[Learned], None] | None = None
         self.monitor_feed: MonitorFeed | None = None
         self.score_history = ScoreHistory()
-        self.score_sums = np.zeros((learner.experts.scores, 4))
+        self.score_sums = np.zeros((learner.experts.scores, BESIDE))
         """of each user's score and model, as `status.score_beside` reads them"""
         self._order: list[int] = []
         self._labels: list[float] = []
@@ -297,10 +297,11 @@ class Scheduler(Writable):
             return
         self._label[0] = self.open_forecasts.close(slot)
         row = self.row(slot)
-        self.learner.step(row, FIRST, self._label, ONCE if weight == 1.0 else np.array([weight]))
+        weights = ONCE if weight == 1.0 else np.array([weight])
+        self.learner.step(row, FIRST, self._label, weights)
         self.score_history.add_one(float(row.ticket[0, T_MEAN]), y)
         if self.learner.experts.scores:
-            add_one_beside.call(self.score_sums, row.memory, row.ticket, self._label)
+            add_one_beside.call(self.score_sums, row.memory, row.ticket, self._label, weights)
         self.open_forecasts.reuse()
 
     def step(self, batch: EventBatch, between: "Callable[[int], None] | None" = None) -> None:
@@ -376,9 +377,9 @@ class Scheduler(Writable):
         self.learner.step(rows, np.repeat(np.arange(len(y)), 2), labels, weights)
         means, times = rows.ticket[:, T_MEAN], batch.event_times.time
         self.score_history.add(means, y)
-        self._judge_scores(rows.memory, rows.ticket, y)
+        self._judge_scores(rows.memory, rows.ticket, y, ONCE if batch.weight is None else batch.weight)
         if batch.watched is not None and self.monitor_feed is not None:
-            enter(self.monitor_feed.monitor, batch.watched, means.copy(), y, weights=batch.weight)
+            self.monitor_feed.enter(batch.watched, means.copy(), y, batch.weight)
         weighted = 0 if batch.weight is None else int((batch.weight != 1.0).sum())
         self.open_forecasts.book(batch.names, y.tolist(), None if times is None else times.tolist(), weighted)
 
@@ -529,10 +530,10 @@ class Scheduler(Writable):
         assert self._batch is not None, "rows are opened from a batch"
         return self._batch.cut(self._first, self._first + n)
 
-    def _judge_scores(self, memory: Array, tickets: Array, y: Array) -> None:
+    def _judge_scores(self, memory: Array, tickets: Array, y: Array, weights: Array) -> None:
         """Add the squared errors of the users' scores, if there are any: its kernel is not compiled for nothing."""
         if self.learner.experts.scores:
-            add_beside(self.score_sums, memory, tickets, y)
+            add_beside(self.score_sums, memory, tickets, y, weights)
 
     def _step_rows(self, rows: Rows) -> Learned | None:
         """Forecast and learn, and feed the monitor; return what was learned, if there is a watcher."""
@@ -543,13 +544,13 @@ class Scheduler(Writable):
         if len(labels) == 1 and not watched:
             if self._labels[0] == self._labels[0]:
                 self.score_history.add_one(float(rows.ticket[0, T_MEAN]), self._labels[0])
-                self._judge_scores(rows.memory, rows.ticket, labels)
+                self._judge_scores(rows.memory, rows.ticket, labels, weights)
             return None
         known = np.flatnonzero(~np.isnan(labels))
         own, y = order[known], labels[known]
         mean = rows.ticket[own, T_MEAN]
         self.score_history.add(mean, y)
-        self._judge_scores(rows.memory[own], rows.ticket[own], y)
+        self._judge_scores(rows.memory[own], rows.ticket[own], y, weights[known])
         if not known.size or not watched:
             return None
         slots = [self._order[k] for k in known.tolist()]
@@ -583,9 +584,9 @@ class Scheduler(Writable):
             chosen, slots = np.array(held).T.copy()
             self.open_rows.put(rows, chosen, slots, self.open_forecasts.slots)
 
-    def to_state(self) -> State:
-        """Return what is kept of open forecasts, in order of issue."""
-        rows = self.open_rows.get(np.array(self.open_forecasts.in_order(), np.int64))
+    def to_state(self, open_rows: OpenRows, slots: Sequence[int]) -> State:
+        """Return what is kept of the forecasts open in these slots."""
+        rows = open_rows.get(np.array(slots, np.int64))
         width = int(rows.dims.max(initial=0))
         arrays = {SAVED.get(name, name): getattr(rows, name) for name in self._saved()}
         return State(arrays | {"x": rows.x[:, :width].copy()}, {})

@@ -34,13 +34,14 @@ from swapcal.archive import (
 from swapcal.engine import forecaster, groups
 from swapcal.features import contexts
 from swapcal.kernels.encode import ENTRIES
-from swapcal.kernels.experts import EXPERTS, SAID
+from swapcal.kernels.experts import BESIDE, EXPERTS, SAID
 from swapcal.kernels.state import T_SLOT_HIGH, T_SLOT_LOW, TICKET
 from swapcal.live import experts
 from swapcal.live.experts import expert_weights
 from swapcal.live.validation import LEAST_WEIGHT, MOST_WEIGHT
 
 COUNT = whole(0, MOST_COUNT)
+UNWEIGHTED = 4  # sums of each score in files from before they were by weight
 ENGINE = {"ridge": between(LEAST_RIDGE, MOST_RIDGE), "kappa": real(0, above=True), "window": optional(real(1))}
 LIMITS = {"max_open": whole(1), "expires": optional(whole(1)), "lifetime": optional(real(0, above=True))}
 MATURITY = {
@@ -108,7 +109,7 @@ def fields(settings: Settings, shapes: Shapes) -> dict[str, Field]:
             "pairs.halves": floats("pairs", 3, finite=False),
         }
     if settings.get("compared"):
-        parts["score_sums"] = floats(scores, 4)
+        parts["score_sums"] = floats(scores, BESIDE if shapes["score_sums"][1:] == (BESIDE,) else UNWEIGHTED)
     if settings.get("watched"):
         parts |= {"monitor.state": octets("monitor"), "monitor.rows": octets("watched")}
     judged = len(encoded["settings"]["reserved"])

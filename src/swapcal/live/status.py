@@ -6,11 +6,13 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from swapcal._display import counted, display, share
+from swapcal.arrays import Array
 from swapcal.bounds import coin_wealth, ville
 from swapcal.engine.certificate import IssuedErrors
 
 ENOUGH = 20  # outcomes of one kind, before that is remarkable; of either kind, before forecasts and scores are compared
 NORMAL = 1.96
+ONCE = range(4)
 
 
 class ScoreBeside(NamedTuple):
@@ -57,6 +59,11 @@ def score_beside(name: str, sums: Sequence[float], *, early: bool, scale: float 
     theirs, mean = scale * theirs / w, scale * mean
     low, high = (None, None) if early else (mean - reach, mean + reach)
     return ScoreBeside(name, int(n), theirs, mean, low, high, _beside_in_words(name, mean, low, high))
+
+
+def weighted_sums(sums: Array) -> Array:
+    """Return sums as `score_beside` reads them; those from before they were by weight counted each label once."""
+    return sums.copy() if sums.shape[1] > len(ONCE) else sums[:, [*ONCE, 0, 0, 2]]
 
 
 def _beside_in_words(name: str, change: float, low: float | None, high: float | None) -> str:
@@ -115,13 +122,14 @@ class Status(NamedTuple):
     later: int = 0
     """the same of which the 0 was"""
     weighted: int = 0
-    """labels learned whose weight is not 1; all other figures here count each label once"""
+    """labels learned whose weight is not 1; all other figures here but `scores` count each label once"""
     low: float = 0.0
     """least outcome there can be"""
     high: float = 1.0
     """largest outcome there can be"""
     scores: tuple[ScoreBeside, ...] = ()
-    """each given score, and model, beside the mean forecasts by the Brier score; a missing score counts as one half"""
+    """each given score, and model, beside the mean forecasts by the Brier score, labels by their weights; a missing
+    score counts as one half"""
     windowless: int = 0
     """open forecasts without a maturity where silence is an outcome: it will never be learned of them"""
 

@@ -88,7 +88,13 @@ def is_id(id: Any) -> bool:
 
 def packed(ids: Iterable[Id]) -> Bytes:
     """Return ids as JSON, which tells 1 from "1"."""
-    return np.frombuffer(json.dumps([*ids]).encode(), np.uint8)
+    return np.frombuffer(in_json([*ids]), np.uint8)
+
+
+def in_json(values: Sequence[Any]) -> bytes:
+    """Return a list as JSON, as `json.dumps` writes it, some values at a time: other threads take turns between."""
+    parts = (json.dumps(values[k : k + SOME])[1:-1] for k in range(0, len(values), SOME))
+    return f"[{', '.join(parts)}]".encode()
 
 
 def unpacked(octets: Bytes) -> list[Id]:
@@ -99,6 +105,7 @@ def unpacked(octets: Bytes) -> list[Id]:
 
 # `OpenLimits`: how many forecasts may be open, for how long, and how long labels wait for each other.
 
+SOME = 2048  # values written as JSON at once
 REMEMBERED = 1_000_000  # labelled ids kept to recognise duplicates, and as many expired ones
 ORDERS = ("arrival", "issue")
 

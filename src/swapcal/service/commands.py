@@ -100,7 +100,7 @@ class CommandHandler:
         return ApiError("invalid", f"time: {given}, expected the same unit (seconds, milliseconds, …)", id=row.id)
 
     def _forecast_beyond(self, row: ForecastIn, waiting: int) -> ApiError | None:
-        most, open = self.limits.open, len(self.hosted.opened) + waiting
+        most, open = self.limits.open, len(self.hosted.accepted) + waiting
         if open < most or self.hosted.settings.max_open <= most:
             return None
         return ApiError(
@@ -236,7 +236,7 @@ class CommandHandler:
         return OutcomeOut(row.id, row.y, PARKED, self._write(PARKED, row.id, _outcome_body(row)))
 
     def _outcome_refused(self, row: OutcomeRowIn, forecast: Event) -> ApiError | None:
-        if row.id not in self.hosted.opened:
+        if not self.hosted.live.is_open(row.id):
             return _expired(row.id)
         made = events.forecast_body(forecast.body).time
         if row.time is not None and made is not None and row.time < made:

@@ -300,7 +300,7 @@ def withdraw(store: Store, forecaster: str, before: int) -> int:
     if not store.claim(forecaster):
         raise Occupied(f"store: another process is the learner of {forecaster!r}")
     hosted, withdrawn = recover(store, forecaster).hosted, 0
-    waiting = [*hosted.opened]
+    waiting = [*hosted.accepted]
     for start in range(0, len(waiting), PAGE):
         ids = waiting[start : start + PAGE]
         about = store.about(forecaster, ids)

@@ -11,9 +11,8 @@ import numpy as np
 from swapcal.archive import State
 from swapcal.arrays import Array
 from swapcal.live import Learned, Live
-from swapcal.live.monitor_feed import enter
 from swapcal.live.scheduler import CORRECTED
-from swapcal.live.status import ScoreBeside, score_beside, too_early
+from swapcal.live.status import too_early
 from swapcal.monitor import Monitor
 from swapcal.service import events as bodies
 from swapcal.service.events import (
@@ -45,23 +44,21 @@ P_LABELS, P_MEAN, P_ONES, P_BRIER, P_FROM, P_TO = range(6)
 class Figures:
     """Brier scores of the forecast, of each expert and of the base rate; reliability; the same over time; delays.
 
+    `Live` itself compares the forecasts with the given scores.
+
     An outcome counts as often as its weight says, once by default; numbers of labels and delays count each once.
     Sums are added one row after the other, so that a log replayed in other batches gives the same bits.
 
     Examples
     --------
-    >>> figures, one = Figures(("blend",), ("yours",)), np.array([1.0])
-    >>> figures.learn(Learned(["a"], one, 0.5 * one, 0.6 * one, np.array([[0.7]]), np.array([[0.4]])), 0.0)
-    >>> round(figures.brier(), 2), figures.best_expert()[0], round(figures.beside()[0].brier, 2)
-    (0.16, 'blend', 0.36)
+    >>> figures, one = Figures(("blend",)), np.array([1.0])
+    >>> figures.learn(Learned(["a"], one, 0.5 * one, 0.6 * one, np.array([[0.7]]), np.zeros((1, 0))), 0.0)
+    >>> round(figures.brier(), 2), figures.best_expert()[0]
+    (0.16, 'blend')
     """
 
-    def __init__(self, experts: tuple[str, ...], scores: tuple[str, ...] = ()) -> None:
+    def __init__(self, experts: tuple[str, ...]) -> None:
         self.experts = experts
-        self.scores = scores
-        self.score_sums = np.zeros((len(scores), 7))
-        """of each given score: labels; w e, w d, w² d², w, w², w² d, of weights w, its squared errors e, and those of
-        the mean less its own, d"""
         self.totals = np.zeros(5)
         """weights; outcomes, squared errors of mean and level, and means, times the weights"""
         self.counts = np.zeros(2)
@@ -91,17 +88,9 @@ class Figures:
         self.counts = _added(self.counts, np.stack([once, learned.y], axis=1))
         self.totals = _added(self.totals, rows)
         self.expert_brier = _added(self.expert_brier, weight * (learned.experts - learned.y[:, None]) ** 2)
-        self._compare(error[:, None], (learned.scores[:, : len(self.scores)] - learned.y[:, None]) ** 2, weight)
         bins = np.minimum((learned.mean * BINS).astype(np.int64), BINS - 1)
         np.add.at(self.reliability, bins, np.hstack([rows[:, [WEIGHT, SUM_MEAN, ONES]], weight**2]))
         self._enter(before, rows[:, [WEIGHT, SUM_MEAN, ONES, BRIER_MEAN]], now)
-
-    def _compare(self, ours: Array, theirs: Array, weight: Array) -> None:
-        """Add squared errors of the mean forecasts and of the given scores."""
-        once, change = np.ones_like(theirs), ours - theirs
-        w, square = weight * once, weight**2 * once
-        beside = [once, weight * theirs, weight * change, square * change**2, w, square, square * change]
-        self.score_sums = _added(self.score_sums, np.stack(beside, axis=2))
 
     def _enter(self, before: int, rows: Array, now: float) -> None:
         """Add rows to their periods, halving the periods whenever they are full."""
@@ -164,14 +153,6 @@ class Figures:
         """Tell whether there are too few outcomes of either kind to compare anything."""
         return too_early(self.labels, float(self.counts[COUNTED_ONES]))
 
-    def beside(self) -> list[ScoreBeside]:
-        """Return each given score beside the mean forecasts; no interval while it is too early to tell.
-
-        The interval is 95 % at one look, of outcomes that are independent: it does not hold at all times at once.
-        """
-        named = zip(self.scores, self.score_sums.tolist(), strict=True)
-        return [score_beside(name, sums, early=self.is_early()) for name, sums in named]
-
     def mean_delay(self) -> float:
         """Return the mean time from forecast to outcome, in seconds."""
         count = sum(self.delays)
@@ -203,19 +184,20 @@ class Figures:
 
     def to_state(self) -> State:
         """Return all sums."""
-        names = ("totals", "counts", "expert_brier", "reliability", "delays", "delay", "periods", "score_sums")
+        names = ("totals", "counts", "expert_brier", "reliability", "delays", "delay", "periods")
         arrays: dict[str, Any] = {name: np.array(getattr(self, name)) for name in names}
-        return State(arrays, {"stride": self.stride, "scores": len(self.scores)})
+        return State(arrays, {"stride": self.stride})
 
     @classmethod
-    def from_state(cls, state: State, experts: tuple[str, ...], scores: tuple[str, ...] = ()) -> "Figures":
-        """Rebuild from `to_state`; a state from before the scores were compared begins with that now."""
-        figures = cls(experts, scores)
+    def from_state(cls, state: State, experts: tuple[str, ...]) -> "Figures":
+        """Rebuild from `to_state`; earlier states also hold sums of the scores."""
+        figures = cls(experts)
         for name, values in state.arrays.items():
+            if name == "score_sums":
+                continue
             setattr(figures, name, values.tolist() if name in ("delay", "delays") else np.array(values))
         if "counts" not in state.arrays:  # from before outcomes had weights: each counts once
             figures.counts = figures.totals[[WEIGHT, ONES]]
-            figures.score_sums = figures.score_sums[:, [0, 1, 2, 3, 0, 0, 2]]
             figures.reliability = figures.reliability[:, [0, 1, 2, 0]]
         figures.stride = state.manifest["stride"]
         return figures
@@ -234,15 +216,6 @@ ISSUED = IssuedForecast.__struct_fields__
 ERRORS = (ValueError, TypeError, OverflowError)
 
 
-class OpenForecast(NamedTuple):
-    """What is kept of a forecast until its outcome is learned."""
-
-    accepted: float
-    moment: float | None
-    """on the learner's clock"""
-    groups: tuple[Any, ...]
-
-
 class Early(NamedTuple):
     """An outcome that waits for its forecast."""
 
@@ -253,7 +226,7 @@ class Early(NamedTuple):
 
 
 class HostedForecaster:
-    """`Live`, `Monitor`, running figures and early outcomes of one forecaster.
+    """`Live` with its monitor, running figures and early outcomes of one forecaster.
 
     Forecasts and outcomes go in one after the other; many at once give the same result as one by one. `apply` takes
     them from the log again. What is refused leaves everything as it was.
@@ -269,13 +242,12 @@ class HostedForecaster:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._hold(settings, settings.live(), settings.monitor())
-        self.figures = Figures(self.live.experts, (*self.live.contexts.settings["scores"],))
+        self._hold(settings, settings.live())
+        self.figures = Figures(self.live.experts)
 
-    def _hold(self, settings: Settings, live: Live, monitor: Monitor) -> None:
+    def _hold(self, settings: Settings, live: Live) -> None:
         self.settings = settings
         self.live = live
-        self.monitor = monitor
         self.seq = 0
         """number of the last event"""
         self.now = -math.inf
@@ -288,7 +260,8 @@ class HostedForecaster:
         """early outcomes given up"""
         self.corrections = 0
         self.parked: dict[str, Early] = {}
-        self.opened: dict[str, OpenForecast] = {}
+        self.accepted: dict[str, float] = {}
+        """when each open forecast was accepted, in order of issue; what else is known of it, `live` keeps"""
         self.silenced: list[str] = []
         """forecasts learned as silence whose events are not in the log yet"""
         self._news: list[Learned] = []
@@ -298,6 +271,12 @@ class HostedForecaster:
     def name(self) -> str:
         """Its name."""
         return self.settings.name
+
+    @property
+    def monitor(self) -> Monitor:
+        """The monitor that `live` feeds."""
+        assert self.live.monitor is not None, "the settings give it one"
+        return self.live.monitor
 
     @property
     def model(self) -> str:
@@ -344,20 +323,21 @@ class HostedForecaster:
 
     def _issue(self, rows: list[ForecastIn], now: float) -> list[IssuedForecast]:
         self._refuse_missing_clusters(rows)
-        watched = self.monitor.settings
-        watched.refuse_words({name: [row.values.get(name) for row in rows] for name in watched.ranged})
         clock, moments = self._moments(rows, now)
+        self._date_monitor(now)
         issued = issue(self.live, rows, moments, self._window_end(clock, now))
         self.clock = clock
-        wanted = self.monitor.columns()
         for row, moment in zip(rows, moments, strict=True):
             self.parked.pop(row.id, None)
-            groups = tuple(row.values.get(name) for name in wanted)
-            self.opened[row.id] = OpenForecast(now, moment, groups)
+            self.accepted[row.id] = now
             if moment is not None:
                 self.latest = moment
         self._settle(now)
         return issued
+
+    def _date_monitor(self, now: float) -> None:
+        """Have the monitor take what is learned next at the time of acceptance."""
+        self.live.date_monitor(np.datetime64(round(now * 1e6), "us"))
 
     def _refuse_missing_clusters(self, rows: list[ForecastIn]) -> None:
         clusters = self.settings.watch.clusters
@@ -405,6 +385,7 @@ class HostedForecaster:
 
     def settle(self, time: float, most: int, now: float) -> None:
         """Learn at most so many forecasts whose windows ended before a time."""
+        self._date_monitor(now)
         self.live.settle(time, most)
         self._settle(now)
 
@@ -425,47 +406,40 @@ class HostedForecaster:
 
     def _deliver(self, labels: Sequence[OutcomeRowIn], now: float) -> list[str]:
         """Deliver all outcomes, or none."""
-        opened = [self.opened.get(label.id) for label in labels]
-        times = []
-        for label, one in zip(labels, opened, strict=True):
-            if one is None:
+        accepted = []
+        for label in labels:
+            if label.id not in self.accepted:
                 raise ValueError(f"id: given {label.id!r}, expected an open forecast")
-            times.append(self._arrival(label, one, now))
+            accepted.append(self.accepted[label.id])
+        times = [self._arrival(label, now) for label in labels]
         timed = None if all(time is None for time in times) else [math.nan if t is None else t for t in times]
         ids, y, weight = zip(*((label.id, label.y, label.weight) for label in labels), strict=True)
+        self._date_monitor(now)
         states = self.live.label_many(ids, y, time=timed, weight=None if {*weight} == {1.0} else weight)
-        for one in opened:
-            assert one is not None, "checked above"
-            self.figures.wait(now - one.accepted)
+        for moment in accepted:
+            self.figures.wait(now - moment)
         self.corrections += states.count(CORRECTED)
         self._settle(now)
         return states
 
-    def _arrival(self, label: OutcomeRowIn, opened: OpenForecast, now: float) -> float | None:
+    def _arrival(self, label: OutcomeRowIn, now: float) -> float | None:
         """Return when an outcome came by the learner's clock, not before its forecast."""
         by_service = now if self.settings.silence is None else self.latest  # whatever came in the same batch
         when = by_service if label.time is None and self.clock == SERVICE else label.time
-        if when is None or opened.moment is None:
-            return when
-        return max(when, opened.moment)
+        made = None if when is None else self.live.issued_at(label.id)
+        return when if when is None or made is None else max(when, made)
 
     def _settle(self, now: float) -> None:
-        """Enter what was learned into monitor and figures, in order; forget what is settled."""
+        """Enter what was learned into the figures, in order; forget what is settled."""
         for learned in self._news:
             self.figures.learn(learned, now)
-            self._watch(learned, now)
             for id in learned.ids:
-                del self.opened[str(id)]
+                del self.accepted[str(id)]
             if learned.silent is not None:
                 self.silenced += [str(learned.ids[k]) for k in np.flatnonzero(learned.silent)]
         self._news.clear()
         for id in self.live.release():
-            del self.opened[str(id)]
-
-    def _watch(self, learned: Learned, now: float) -> None:
-        rows = [self.opened[str(id)].groups for id in learned.ids]
-        clock = np.full(len(rows), round(now * 1e6), dtype="datetime64[us]")
-        enter(self.monitor, rows, learned.mean, learned.y, clock, learned.weight)
+            del self.accepted[str(id)]
 
     def apply(self, events: Sequence[Event]) -> list[IssuedForecast]:
         """Take events from the log; return what every forecast among them is now, to be compared with what it was."""
@@ -514,7 +488,7 @@ class HostedForecaster:
 
     def _state_after_silence(self, event: Event) -> str:
         """Return what was answered to an outcome of a forecast that is learned; empty for an open one."""
-        return "" if event.id in self.opened else bodies.outcome_body(event.body).state
+        return "" if self.live.is_open(event.id) else bodies.outcome_body(event.body).state
 
     def _silences_again(self, events: Sequence[Event]) -> None:
         """Compare what the log has as silence with what was learned as such."""

@@ -239,7 +239,7 @@ async def shown(call: Call, given: str) -> ForecastShown:
 
 def _standing(hosted: HostedForecaster, id: str) -> tuple[bool, bool, Any]:
     """Return whether a forecast waits, whether its outcome is parked, and why it is what it is."""
-    waits = id in hosted.opened
+    waits = hosted.live.is_open(id)
     return waits, id in hosted.parked, hosted.explain(id) if waits else None
 
 
@@ -384,7 +384,7 @@ async def _about_outcomes(call: Call) -> tuple[list[str], list[str]]:
     """
 
     def answer(hosted: HostedForecaster) -> tuple[list[str], list[str]]:
-        scores = [score.sentence for score in hosted.figures.beside()]
+        scores = [score.sentence for score in hosted.live.status().scores]
         return hosted.live.status().sentences(), ["All outcomes so far:", *scores] if scores else []
 
     try:

@@ -169,24 +169,20 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     watch: Watch = Watch()
 
     def live(self) -> Live:
-        """Return a fresh forecaster; raises `ApiError` for settings that do not go together."""
+        """Return a fresh forecaster with its monitor; raises `ApiError` for settings that do not go together."""
         try:
-            return Live(**{name: getattr(self, name) for name in LIVE})
+            return Live(**{name: getattr(self, name) for name in LIVE}, monitor=self._monitor())
         except (ValueError, TypeError, MemoryError) as error:
             raise ApiError("invalid", str(error)) from None
 
-    def monitor(self) -> Monitor:
+    def _monitor(self) -> Monitor:
         """Return a fresh monitor of the groups and of pairs of them."""
         pairs = [pair for pair in self.products if set(pair) <= set(self.groups)]
-        try:
-            return Monitor(self.groups, products=pairs, **msgspec.structs.asdict(self.watch))
-        except (ValueError, TypeError) as error:
-            raise ApiError("invalid", str(error)) from None
+        return Monitor(self.groups, products=pairs, **msgspec.structs.asdict(self.watch))
 
     def checked(self) -> "Settings":
         """Return these settings if something can be made of them."""
         self.live()
-        self.monitor()
         return self
 
 

@@ -1,6 +1,5 @@
 """Snapshots of a forecaster's state, written beside the learning, and recovery from the newest one and the log."""
 
-import copy
 import ctypes
 import hashlib
 import math
@@ -39,8 +38,8 @@ from swapcal.archive import Settings as Manifest
 from swapcal.arrays import AnyArray
 from swapcal.live import Live
 from swapcal.live.state import FILE as LIVE
-from swapcal.monitor import Monitor
-from swapcal.monitor.state import FILE as MONITOR
+from swapcal.live.status import weighted_sums
+from swapcal.live.validation import unpacked as ids_of
 from swapcal.service.events import in_pages
 from swapcal.service.hosted import (
     BINS,
@@ -51,13 +50,13 @@ from swapcal.service.hosted import (
     Early,
     Figures,
     HostedForecaster,
-    OpenForecast,
     fresh_forecaster,
 )
 from swapcal.service.queue import Metrics
 from swapcal.service.settings import Settings
 from swapcal.service.sql import Unreadable
 from swapcal.service.store import Store
+from swapcal.tables.values import text_of
 
 # Snapshots: the state of a hosted forecaster as bytes, checked like every state file.
 
@@ -72,7 +71,8 @@ RULES = {
     "figures": parted({"stride": whole(1, 1 << 40), "scores": addition(whole())}),
 }
 
-_OPENED = msgspec.json.Decoder(dict[str, OpenForecast])
+_OPENED = msgspec.json.Decoder(dict[str, tuple[float, float | None, tuple[Any, ...]]])
+"""Open forecasts of earlier snapshots: when each was accepted, its time, and what the monitor watches of it."""
 _PARKED = msgspec.json.Decoder(dict[str, Early])
 
 
@@ -88,11 +88,14 @@ def _fields(manifest: Manifest, shapes: Shapes) -> dict[str, Field]:
         "delay": floats(2),
         "periods": floats(PERIODS, 6),
     }
-    if "scores" in manifest["figures"]:  # later than the others
+    if "scores" in manifest["figures"]:  # not before the scores were compared, nor since `Live` keeps their sums
         figures["score_sums"] = floats(manifest["figures"]["scores"], 7 if weighted else 4)
     if weighted:
         figures["counts"] = floats(2, least=[0, 0], most=[labels, np.inf])
-    return {name: octets(name) for name in ("live", "monitor", "opened", "parked")} | below("figures", figures)
+    own: dict[str, Field] = {name: octets(name) for name in ("live", "parked")} | below("figures", figures)
+    if "monitor" in shapes:  # before `Live` kept it
+        return own | {"monitor": octets("monitor"), "opened": octets("opened")}
+    return own | {"accepted": floats("open")}
 
 
 HOSTED = Kind("ward", 1, RULES, _fields)
@@ -103,10 +106,8 @@ class Still:
 
     def __init__(self, hosted: HostedForecaster) -> None:
         self.name, self.seq = hosted.name, hosted.seq
-        self._live = copied(hosted.live.to_state())
-        self._monitor = copied(hosted.monitor.to_state())
-        self._opened, self._parked = [*hosted.opened.items()], [*hosted.parked.items()]
-        figures = hosted.figures.to_state()
+        self._live = hosted.live.frozen_state()
+        self._parked = [*hosted.parked.items()]
         own = {
             "settings": msgspec.to_builtins(hosted.settings),
             "seq": hosted.seq,
@@ -116,33 +117,28 @@ class Still:
             "lapsed": hosted.lapsed,
             "corrections": hosted.corrections,
         }
-        whole_state = nested(figures=figures)
-        self._own = State(whole_state.arrays, {**whole_state.manifest, **own})
+        figures = nested(figures=hosted.figures.to_state())
+        accepted = np.fromiter(hosted.accepted.values(), np.float64, len(hosted.accepted))
+        self._own = State({**figures.arrays, "accepted": accepted}, {**figures.manifest, **own})
 
     def to_bytes(self) -> bytes:
         """Return the state as bytes, after reading them as `restored` would."""
-        parts = {
-            "live": _packed(LIVE, self._live),
-            "monitor": _packed(MONITOR, self._monitor),
-            "opened": msgspec.json.encode(dict(self._opened)),
-            "parked": msgspec.json.encode(dict(self._parked)),
-        }
+        parts = {"live": _packed(LIVE, self._live()), "parked": msgspec.json.encode(dict(self._parked))}
         arrays = {name: np.frombuffer(content, np.uint8) for name, content in parts.items()}
         return _packed(HOSTED, State({**self._own.arrays, **arrays}, self._own.manifest))
 
-    def digest(self) -> bytes:
-        """Return a digest of all that follows from the log.
+    def states(self) -> dict[str, State]:
+        """Return all that follows from the log, by part; early outcomes lapse by the clock, which may have gone on."""
+        return {"live": self._live(), "own": self._own}
 
-        That leaves out whose tickets a process takes back, and early outcomes: these lapse by the clock, which may have
-        gone on since the last event.
-        """
+    def digest(self) -> bytes:
+        """Return a digest of all that follows from the log, but for whose tickets a process takes back."""
         found = hashlib.sha256()
-        for state in (self._live, self._monitor, self._own):
+        for state in self.states().values():
             manifest = {name: _ownerless(value) for name, value in state.manifest.items() if name != "lapsed"}
             found.update(msgspec.json.encode(manifest, order="deterministic"))
             for name, values in sorted(state.arrays.items()):
                 found.update(f"{name} {values.dtype} {values.shape}".encode() + values.tobytes())
-        found.update(msgspec.json.encode(self._opened))
         return found.digest()
 
 
@@ -156,17 +152,20 @@ def restored(content: bytes) -> HostedForecaster:
 
 
 def _restored(state: State) -> HostedForecaster:
-    manifest = state.manifest
-    live = Live.from_state(unpacked(_bytes(state, "live"), LIVE))
-    monitor = Monitor.from_state(unpacked(_bytes(state, "monitor"), MONITOR))
+    manifest, kept = state.manifest, unpacked(_bytes(state, "live"), LIVE)
+    accepted = state.arrays.get("accepted")
+    if accepted is None:
+        opened = _OPENED.decode(_bytes(state, "opened"))
+        accepted = np.array([opened[str(id)][0] for id in ids_of(kept.arrays["open.ids"])])
+        kept = _with_monitor(kept, state, opened)
+    live = Live.from_state(kept)
+    if live.monitor is None:
+        raise ArchiveError("live: given one without a monitor, expected the one that it feeds")
     hosted = HostedForecaster.__new__(HostedForecaster)
-    hosted._hold(msgspec.convert(manifest["settings"], Settings), live, monitor)
-    scores = (*live.contexts.settings["scores"],)
-    hosted.figures = Figures.from_state(part(state, "figures"), live.experts, scores)
-    hosted.opened = _OPENED.decode(_bytes(state, "opened"))
+    hosted._hold(msgspec.convert(manifest["settings"], Settings), live)
+    hosted.figures = Figures.from_state(part(state, "figures"), live.experts)
+    hosted.accepted = dict(zip(map(str, ids_of(kept.arrays["open.ids"])), accepted.tolist(), strict=True))
     hosted.parked = _PARKED.decode(_bytes(state, "parked"))
-    if len(hosted.figures.score_sums) != len(scores):
-        raise ArchiveError("figures.score_sums: given other scores than there are, expected one row for each")
     if len(hosted.figures.expert_brier) != len(live.experts):
         raise ArchiveError("figures.expert_brier: given other experts than there are, expected one for each")
     for name in ("seq", "now", "clock", "lapsed", "corrections"):
@@ -175,10 +174,16 @@ def _restored(state: State) -> HostedForecaster:
     return hosted
 
 
-def copied(state: State) -> State:
-    """Return a state that stays as it is while its owner goes on."""
-    arrays = {name: np.array(values) for name, values in state.arrays.items()}
-    return State(arrays, copy.deepcopy(state.manifest))  # lists in it go on growing
+def _with_monitor(live: State, state: State, opened: Mapping[str, tuple[Any, ...]]) -> State:
+    """Return the state of `Live` with the monitor that an earlier snapshot has beside it, and its sums of scores."""
+    groups = [opened[str(id)][2] for id in ids_of(live.arrays["open.ids"])]
+    watched = [[None if value is None else text_of(value) for value in row] for row in groups]
+    rows = np.frombuffer(msgspec.json.encode(watched), np.uint8)
+    arrays = {**live.arrays, "monitor.state": state.arrays["monitor"], "monitor.rows": rows}
+    sums = state.arrays.get("figures.score_sums")
+    if sums is not None and live.manifest["ledger"].get("weighted") and len(sums):
+        arrays["score_sums"] = weighted_sums(sums)
+    return State(arrays, {**live.manifest, "watched": True})
 
 
 def _packed(kind: Kind, state: State) -> bytes:
@@ -256,7 +261,7 @@ class Snapshotter:
     def _is_due(self, hosted: HostedForecaster, events: int, seconds: float, *, behind: bool) -> bool:
         if behind:
             return events >= BEHIND * self._every
-        return events >= max(self._every, len(hosted.opened) // 4) or seconds >= self._seconds
+        return events >= max(self._every, len(hosted.accepted) // 4) or seconds >= self._seconds
 
     def keep_all(self, forecasters: Mapping[str, HostedForecaster]) -> None:
         """Take a snapshot of every forecaster that has seen events since its last one."""

@@ -146,7 +146,7 @@ def describe(hosted: HostedForecaster) -> ForecasterStatus:
         alarmed=bool(alarms) or rejected,
         sentence=sentence(alarms, rejected, monitor.settings.tolerance, len(monitor.groups()), monitor.rows),
         early=figures.is_early(),
-        scores=[GivenScore(*each) for each in figures.beside()],
+        scores=[GivenScore(*each) for each in live.scores],
         missing=[Missing(column, count, column in jumps) for column, count in live.missing.items()],
         warnings=[*live.warnings],
         unseen_share=live.unseen,

@@ -12,10 +12,10 @@ import numpy as np
 from scipy.stats import binom
 from starlette.concurrency import run_in_threadpool
 
-from swapcal.archive import State
+from swapcal.archive import State, copied
 from swapcal.live.status import ENOUGH
 from swapcal.monitor import Monitor
-from swapcal.service import snapshots, status
+from swapcal.service import status
 from swapcal.service.api_error import ApiError
 from swapcal.service.endpoint import ServiceContext
 from swapcal.service.hosted import HostedForecaster
@@ -55,7 +55,7 @@ def see(hosted: HostedForecaster, known: int | None = None) -> Seen | None:
         return None
     began = time.perf_counter()
     found: Figures = msgspec.to_builtins(status.describe(hosted))
-    monitor = snapshots.copied(hosted.monitor.to_state())
+    monitor = copied(hosted.monitor.to_state())
     return Seen({**found, "state": state(found)}, time.perf_counter() - began, monitor)
 
 
