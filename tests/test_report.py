@@ -439,6 +439,8 @@ def test_groups_too_small_to_be_tested_are_counted_apart_from_the_tested() -> No
     page = Page(render(few)).text
     assert "1 group tested, 1 miscalibrated. 3 groups are too small to be tested." in page
     assert "town = t2" in page
+    unsure = few | {"groups": [group(), group("town = off", verdict="undecided"), *untested(3)], "groups_examined": 2}
+    assert "2 groups tested, 1 miscalibrated, 1 more off by more than chance. 3 groups" in Page(render(unsure)).text
     old = Page(render(few | {"groups_examined": 4, "groups_small": None})).text  # of a release that counted them in
     assert "1 group tested, 1 miscalibrated. 3 groups are too small to be tested." in old
 

@@ -77,11 +77,13 @@ def _left_out(everyone: Sequence[GroupRow], shown: Sequence[GroupRow]) -> str:
 
 def _lead(everyone: Sequence[GroupRow], counts: GroupCounts) -> Html:
     bad = sum(g.verdict == "miscalibrated" for g in everyone)
-    tested = sum(not g.small for g in everyone)
-    listed = f", the {count(tested)} most doubtful listed" if counts.tested > tested else ""
+    tested, others = sum(not g.small for g in everyone), sum(_sure(g) for g in everyone) - bad
+    listed = "" if counts.tested <= tested else f", the {count(tested)} most doubtful listed"
+    listed += f", {count(bad)} miscalibrated"
+    listed += f", {count(others)} more off by more than chance" if others else ""
     left = f" {counts.too_small}." if counts.small else ""
     text = (
-        f"{plural(counts.tested, 'group')} tested{listed}, {count(bad)} miscalibrated.{left} A positive gap means that "
+        f"{plural(counts.tested, 'group')} tested{listed}.{left} A positive gap means that "
         "outcomes happened more often than predicted, a negative one less often. The line spans the 95\u202f% "
         "interval. Intervals and p-values allow for all groups and ranges of predictions tested: in 95 of 100 audits "
         "all intervals hold their true gaps. Errors smaller than the last figure would often go unnoticed."
