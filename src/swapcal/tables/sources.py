@@ -311,7 +311,7 @@ def _open(file: str) -> Any:
     try:
         handle = open(file, "rb")  # noqa: SIM115 - closed by `Opened`
     except FileNotFoundError:
-        raise InputError(f"{file}: given no such file, expected one to read") from None
+        raise InputError(f"{file}: file not found") from None
     except IsADirectoryError:
         raise InputError(f"{file}: given a folder, expected a file") from None
     except OSError as error:
