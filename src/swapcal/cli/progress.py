@@ -359,7 +359,7 @@ class Facts:
     def _scores(self) -> Table:
         table = Table(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
         for heading in ("forecast", "Brier", LOG_LOSS):
-            table.add_column(heading, justify="left" if heading == "forecast" else "right")
+            table.add_column(heading.replace(" (", "\n("), justify="left" if heading == "forecast" else "right")
         for one in self.scores:
             given = one.brier == one.brier
             figures = [f"{value:.5f}" if given else "not always given" for value in one[1:]]

@@ -283,12 +283,12 @@ def _rounded(found: OracleCertificate) -> str:
 
 def _promised(found: OracleCertificate) -> str:
     if found.theorem is not None:
+        if found.theorem / found.weight >= TRIVIAL:
+            return (
+                f"Too few forecasts for the theorem: its bound is above {TRIVIAL:g}, the cost of always forecasting ½."
+            )
         promise = rated(found.theorem / found.weight)
-        idle = f", which says nothing yet: forecasting ½ costs {TRIVIAL:g}"
-        return (
-            f"For any labels, the theorem at these levels' masses gives at most {promise} per forecast"
-            f"{idle if found.theorem / found.weight >= TRIVIAL else ''}."
-        )
+        return f"For any labels, the theorem at these levels' masses gives at most {promise} per forecast."
     return (
         "No theorem is claimed: it needs oracles that know their regret, labels on time, weights of at most 1 and "
         "fixed levels."
