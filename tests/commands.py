@@ -6,12 +6,14 @@ from typing import Any
 import typer
 from typer.testing import CliRunner
 
+from swapcal.cli.options import Command
+
 
 def runner(*commands: Callable[..., Any]) -> Callable[..., Any]:
     """Return what runs a command, told by its name where there are several; a fault of ours is raised."""
     app = typer.Typer(pretty_exceptions_enable=False)
     for command in commands:
-        app.command(command.__name__)(command)
+        app.command(command.__name__, cls=Command)(command)
 
     def run(*arguments: Any, stdin: Any = None, **environment: str) -> Any:
         given = [str(argument) for argument in arguments]

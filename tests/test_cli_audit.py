@@ -122,7 +122,7 @@ def test_what_cannot_run_says_why_and_exits_with_2(files, name, arguments, messa
 def test_missing_and_empty_files(tmp_path):
     result = run(tmp_path / "none.csv", *NAMED)
     assert result.exit_code == 2
-    assert "no such file" in result.output
+    assert "file not found" in result.output
     (tmp_path / "empty.csv").write_text("p,y\n")
     result = run(tmp_path / "empty.csv", *NAMED)
     assert result.exit_code == 2

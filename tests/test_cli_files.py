@@ -185,7 +185,6 @@ WRONG: dict[str, tuple[bytes, str]] = {
     "cut.parquet": (parquet_bytes()[:200], "cannot be read"),
     "bad.jsonl": (b'{"p": 0.5, "y": 1, "x": 2}\n\n{"p": \n', "line 3: given no JSON object"),
     "twice.jsonl": (b'{"p": 0.5, "y": 1, "p": 2}\n', "line 1: given two values called 'p'"),
-    "nested.jsonl": (b'{"p": [0.5], "y": 1, "x": 1}\n', "line 1: column 'p': given a nested value"),
     "list.json": (b'[{"p": 0.5, "y": 1, "x": 1}]', "given a JSON list, expected one object per line"),
     "unclear.csv": (b"p;y;x\n1,234;1;0\n2,500;0;1\n", "--thousands , or --decimal , reads it"),
     "words.csv": (b"p,y,x\n0.5,1,1\n0.5,perhaps,1\n", "row 2: column 'y': given 'perhaps', expected 0 or 1"),

@@ -193,6 +193,13 @@ def test_json_holds_the_same_facts_and_quiet_prints_nothing(files):
     assert own["brier"] < given["brier"] < constant["brier"]
     assert {one["group"] for one in facts["groups"]} == {"shop = a", "shop = b", "shop = c"}
     assert "Brier" not in done.stderr
+    for given in (["--json", "--out"], ["--out"]):
+        last = [] if "--json" in given else ["--json"]
+        again = run("fit", files / "train.csv", *ROLES, *given, files / "told.swapcal", *last)
+        assert json.loads(again.stdout)["scores"] == facts["scores"]
+    kept = run("fit", files / "train.csv", *ROLES, "--out", files / "told.swapcal", "--json", files / "told.json")
+    assert (kept.exit_code, kept.stdout) == (0, "")
+    assert json.loads((files / "told.json").read_text())["scores"] == facts["scores"]
     quiet = run("fit", files / "train.csv", *ROLES, "--quiet", "--out", files / "told.swapcal")
     assert (quiet.exit_code, quiet.stdout, quiet.stderr) == (0, "", "")
     refused = run("fit", files / "train.csv", "--target", "z", "-q", "--out", files / "told.swapcal")
@@ -226,6 +233,8 @@ mode = "mean"
     assert (model.settings.snapshots, model.settings.correction) == (4, "none")
     assert run("fit", "--config", config, "--snapshots", "5").exit_code == 0
     assert Model.load(tmp_path / "m.swapcal").settings.snapshots == 5
+    assert "base rate" in run("fit", "--config", config, "--no-quiet").stderr
+    assert "No such option" in run("fit", "--config", config, "--no-target").stderr
 
 
 @pytest.mark.parametrize(
@@ -234,6 +243,9 @@ mode = "mean"
         ("[fit]\ntagret = 'y'", "[fit] tagret: given no option of this command, expected one; did you mean 'target'?"),
         ("[fot]\ntarget = 'y'", "given 'fot', expected a table for each command, such as [fit]; did you mean 'fit'?"),
         ("[fit]\nquiet = 'yes'", "[fit] quiet: given 'yes', expected true or false"),
+        ("[fit]\nsnapshots = 'many'", "swapcal.toml: [fit] snapshots: given 'many', expected another value"),
+        ("[fit]\nrows = 1", "swapcal.toml: [fit] rows: given 1, expected another value"),
+        ("[fit]\non-bad-row = 'go'", "swapcal.toml: [fit] on-bad-row: given 'go', expected another value"),
         ("[fit]\ntarget = ['a', 'b']", "[fit] target: given ['a', 'b'], expected text or a number"),
         ("target = 'y'", "given 'target', expected a table for each command"),
         ("[fit", "given invalid TOML"),

@@ -247,7 +247,7 @@ def test_a_row_with_too_few_fields_stops_or_is_skipped(frame: pd.DataFrame, tmp_
 
 def test_files_columns_and_states_that_do_not_fit(frame: pd.DataFrame, tmp_path: Path) -> None:
     file, state = written(tmp_path / "in.csv", frame), tmp_path / "state"
-    assert "no such file" in run(tmp_path / "none.csv", *ROLES).stderr
+    assert "file not found" in run(tmp_path / "none.csv", *ROLES).stderr
     damaged = tmp_path / "damaged.csv.gz"
     damaged.write_bytes(b"this is not gzip")
     assert "given the name of a gzip file" in run(damaged, *ROLES).stderr

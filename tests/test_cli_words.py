@@ -7,7 +7,7 @@ import pytest
 typer = pytest.importorskip("typer")
 pytest.importorskip("pyarrow")
 
-from swapcal.cli import COMMANDS, PANELS  # noqa: E402
+from swapcal.cli import COMMANDS, PANELS, _app  # noqa: E402
 from tests.fresh import ROOT, python  # noqa: E402
 
 JARGON = ("SMCal", "F_1", "swap-", "swap multicalib", "witness", "noise floor", "SGD", "AdaGrad", "Newton")
@@ -55,3 +55,14 @@ def test_commands_keep_blas_to_one_thread_unless_told_otherwise(monkeypatch: pyt
     )
     assert python(code).splitlines()[-1] == "1"
     assert python(code, OPENBLAS_NUM_THREADS="2").splitlines()[-1] == "2"
+
+
+def test_every_command_takes_the_options_of_printing_that_make_sense_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["swapcal"])
+    root = typer.main.get_command(_app())
+    four = {"--quiet", "--verbose", "--json", "--config"}
+    lacking = {"cite": four, "serve": four - {"--config"}, "token": {"--config"}}
+    for name, command in root.commands.items():
+        for one in getattr(command, "commands", {name: command}).values():
+            known = {option for parameter in one.params for option in parameter.opts}
+            assert four - known == lacking.get(name, set()), name

@@ -1,8 +1,10 @@
 """The documents name what exists: functions, tests, files, the release."""
 
+import inspect
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -89,3 +91,27 @@ def test_the_figures_of_the_page_about_tests_are_those_of_the_tests():
     }
     assert {name: stated[name] for name in exact} == exact
     assert all(stated[name] <= found < 1.25 * stated[name] for name, found in least.items()), (stated, least)
+
+
+NOUNS = ("Audit", "Client", "Contexts", "Forecaster", "Live", "Monitor", "SwapClassifier", "SwapRegressor")
+OBVIOUS = 2
+"""Parameters of a method, at most, which its sentence may name in words: `save(path)`, `explain(X)`."""
+
+
+def undocumented(function: Any, text: str | None) -> list[str]:
+    """Return the parameters that a docstring neither lists, as "a, b : …", nor names, as `a`."""
+    rows = re.findall(r"^ *([\w, ]+) :", text or "", re.MULTILINE)
+    known = {name.strip() for row in rows for name in row.split(",")} | set(re.findall(r"`(\w+)", text or ""))
+    return [name for name in inspect.signature(function).parameters if name not in {"self", *known}]
+
+
+@pytest.mark.parametrize("name", NOUNS)
+def test_every_parameter_is_documented_where_it_is(name: str) -> None:
+    noun = getattr(swapcal, name)
+    assert not undocumented(noun.__init__, noun.__doc__)
+    if name in ("Audit", "Contexts", "Forecaster"):
+        return
+    for called, method in inspect.getmembers(noun, inspect.isfunction):
+        own = method.__module__.startswith("swapcal") and not called.startswith("_")
+        if own and len(inspect.signature(method).parameters) > 1 + OBVIOUS:
+            assert not undocumented(method, method.__doc__), called

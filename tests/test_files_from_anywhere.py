@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +16,15 @@ from swapcal.cli.audit import audit
 from swapcal.cli.compare import compare
 from swapcal.cli.fit import fit
 from swapcal.cli.forecast import forecast
+from swapcal.cli.monitor import monitor
 from swapcal.cli.predict import predict
 from swapcal.tables.dialect import Dialect, detect
 from swapcal.tables.formats import open_source
 from swapcal.tables.outcomes import ReadAs
+from swapcal.tables.sources import InputError
 from tests.commands import runner, said
 
-run = runner(audit, fit, predict, forecast, compare)
+run = runner(audit, fit, predict, forecast, compare, monitor)
 COLUMNS, N = 300, 400
 
 
@@ -190,3 +193,84 @@ def test_a_stream_is_forecast_alike_however_its_file_is_cut(tmp_path: Path) -> N
         assert run("forecast", path, "--target", "y", "--out", out).exit_code == 0
         found.append(out.read_text(encoding="utf-8"))
     assert found[0] == found[1]
+
+
+def test_percentages_that_must_be_numbers_are_read_and_named_and_predict_remembers_them(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    p = rng.uniform(0.05, 0.95, 400)
+    table = {
+        "My score": [f"{100 * value:.1f}%" for value in p],
+        "Spend ($)": [f"${value:,.2f}" for value in rng.uniform(1, 9e3, 400)],
+        "x": rng.normal(size=400).round(3),
+        "y": np.where(rng.random(400) < p, "yes", "no"),
+    }
+    path = tmp_path / "ads.csv"
+    rows = zip(*table.values(), strict=True)
+    with path.open("w", newline="") as out:
+        csv.writer(out).writerows([list(table), *rows])
+    read = "column 'My score': percentages, 12.5 % is read as 0.125"
+    for command in ("audit --prob", "monitor --prob", "compare --score", f"fit --out {tmp_path / 'm'} --score"):
+        name, *given = command.split()
+        done = run(name, path, "--target", "y", *given, "My score")
+        assert done.exit_code in (0, 1), done.stderr
+        assert read in said(done)
+        if name in ("fit", "compare"):
+            assert "--currency 'Spend ($)' reads numbers" in said(done)
+            assert "left out Spend ($) (amounts of money as text)" in said(done)
+    made = run("predict", tmp_path / "m", path, "--out", tmp_path / "p.csv")
+    assert made.exit_code == 0, made.stderr
+    later = tmp_path / "later.csv"
+    later.write_text("My score,x\n7%,0.5\n")
+    assert run("predict", tmp_path / "m", later, "--out", tmp_path / "p.csv").exit_code == 0
+
+
+def test_objects_inside_objects_are_columns_with_both_names_and_lists_are_text(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    rows = [
+        {"ts": f"2024-01-{1 + k % 28:02d}T{k % 24:02d}:{k % 60:02d}:{k % 59:02d}{'Z' if k % 2 else '+02:00'}",
+         "user": {"country": "DE" if k % 3 else "FR", **({} if k % 5 else {"age": {"years": k}})},
+         "tags": ["a"] * (k % 2), "model": {"score": (k % 7 + 1) / 9}, "y": k % 7 > 3}
+        for k in range(300)
+    ]  # fmt: skip
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with open_source(str(path)) as source:
+        assert source.columns == ["ts", "user.country", "user.age.years", "tags", "model.score", "y"]
+        (piece,) = source.pieces({}, others=ReadAs.feature)
+    assert piece.table["user.age.years"].to_pylist()[:6] == [0, None, None, None, None, 5]
+    assert piece.table["tags"].to_pylist()[:2] == ["[]", '["a"]']
+    done = run(
+        "fit", path, "--target", "y", "--score", "model.score", "--groups", "user.country", "--out", tmp_path / "m"
+    )
+    assert done.exit_code == 0, done.stderr
+    assert "(times as text)" in said(done)
+    listed = said(run("audit", path, "--target", "y", "--prob", "tags"))
+    assert "row 1: column 'tags': given '[]', expected a number" in listed
+    path.write_text('{"a": {"b": 1}, "a.b": 2, "y": 1}\n')
+    with (
+        pytest.raises(InputError, match=r"line 1: given two values called 'a\.b', expected different names"),
+        open_source(str(path)),
+    ):
+        pass
+
+
+def test_parquet_structs_are_columns_and_lengths_of_time_seconds(tmp_path: Path) -> None:
+    path = tmp_path / "in.parquet"
+    stay = pa.array([1_500_000, None], pa.duration("us"))
+    inner = pa.array([{"b": {"c": 1}}, {"b": {"c": 2}}])
+    pq.write_table(pa.table({"a": inner, "stay": stay, "y": [0, 1]}), path)
+    with open_source(str(path)) as source:
+        assert source.columns == ["a.b.c", "stay", "y"]
+        (piece,) = source.pieces({}, others=ReadAs.feature)
+        assert piece.table["a.b.c"].to_pylist() == [1, 2]
+        assert piece.table["stay"].to_pylist() == [1.5, None]
+    with open_source(str(path)) as source:
+        (piece,) = source.pieces({"y": ReadAs.number, "a.b.c": ReadAs.number})
+        assert piece.table.column_names == ["y", "a.b.c"]
+
+
+def test_all_columns_with_codes_among_numbers_are_named_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "in.csv"
+    rows = [f"{k % 2},{k},{k % 9}" for k in range(40)]
+    path.write_text("\n".join(["y,diag 1,diag 2", *rows, "1,V57,E9", ""]))
+    refused = said(run("fit", path, "--target", "y", "--out", tmp_path / "m"))
+    assert "--categorical 'diag 1,diag 2' reads all as categories" in refused

@@ -440,3 +440,13 @@ def test_silence_without_a_maturity_is_told() -> None:
     assert live.status().windowless == 1
     assert "1 open forecasts have no maturity" in live.status().sentences()[0]
     assert Live(silence=0, matures=5.0).status().windowless == 0
+
+
+def test_a_preview_before_the_first_forecast_is_what_would_be_forecast() -> None:
+    for settings, record, expected in (
+        ({"scores": ["model"]}, {"model": 0.2, "shop": "a"}, 0.2),
+        ({"prior": 0.1}, {"shop": "a"}, 0.1),
+        ({}, {"shop": "a"}, 0.5),
+    ):
+        assert Live(**settings).preview(record).mean == pytest.approx(expected)
+        assert Live(**settings).forecast(record, id=1).mean == Live(**settings).preview(record).mean

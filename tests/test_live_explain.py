@@ -201,3 +201,16 @@ def test_a_series_is_previewed_as_it_is_forecast():
     record = pd.Series({"s": 0.3, "x": 1.0})
     live.forecast(record, id=0)
     assert live.preview(record).mean == live.forecast(record, id=1).mean
+
+
+def test_a_column_that_was_always_missing_is_credited_with_nothing() -> None:
+    rng = np.random.default_rng(0)
+    rows = [{"x": float(x), "never": None, "shop": "ab"[k % 2]} for k, x in enumerate(rng.normal(size=400))]
+    live, row = Live(), {"x": 0.3, "never": None, "shop": "a"}
+    live.run(rows, (rng.random(400) < 0.3).astype(float))
+    why = live.preview(row).explain()
+    assert missing_to_sum(why) < 1e-12
+    assert {"x", "shop = a"} <= {term.name for term in why.terms}
+    assert not [term.name for term in why.terms if "never" in term.name]
+    live.run([{"x": 0.0, "never": 1.0, "shop": "a"}], [1.0])
+    assert "never is missing" in {term.name for term in live.preview(row).explain().terms}

@@ -134,8 +134,9 @@ class SwapRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         clusters: Any = None,
         groups: Any = None,
     ) -> Self:
-        """Fit on rows X and outcomes y; `progress` is called with numbers of rows done.
+        """Fit on rows `X` and outcomes `y`.
 
+        `sample_weight` is how often each row counts, 1 by default; `progress` is called with numbers of rows done.
         `clusters` has the id of what each row belongs to, such as a patient: no cluster is split between folds.
         scikit-learn's name for it, also in metadata routing, is `groups`.
         """
@@ -158,7 +159,10 @@ class SwapRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         self._learn(source, targets, scores, weight=weight, progress=progress, clusters=clusters)
 
     def partial_fit(self, X: Any, y: ArrayLike, sample_weight: "ArrayLike | None" = None) -> Self:
-        """Continue with more rows. The first call fits the range, scales, categories and the estimator for good."""
+        """Continue with more rows `X`, outcomes `y` and weights `sample_weight`, as `fit` takes them.
+
+        The first call fits the range, scales, categories and the estimator for good.
+        """
         if not hasattr(self, "models_"):
             return self.fit(X, y, sample_weight)
         source, X = self._source(X, reset=False)

@@ -148,8 +148,9 @@ class SwapClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
         clusters: Any = None,
         groups: Any = None,
     ) -> Self:
-        """Fit on rows X and labels y of two classes or more; `progress` is called with numbers of rows done.
+        """Fit on rows `X` and labels `y` of two classes or more.
 
+        `sample_weight` is how often each row counts, 1 by default; `progress` is called with numbers of rows done.
         X may be a duckdb relation, a polars LazyFrame or a pyarrow dataset, and y then the name of one of its columns:
         it is read in batches into memory, so let the query take a sample of what does not fit.
 
@@ -187,7 +188,8 @@ class SwapClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
     ) -> Self:
         """Continue with more rows. The first call fits scales, categories, the estimator and its correction for good.
 
-        The first rows must have all classes, even with `classes`: the correction needs them.
+        `X`, `y` and `sample_weight` are as `fit` takes them. The first rows must have all classes, even with `classes`:
+        the correction needs them.
         """
         if not hasattr(self, "models_"):
             with self._all_or_nothing():

@@ -82,11 +82,13 @@ def _add(app: Any, name: str) -> None:
         needed = advice(error).capitalize().replace("[", r"\[")  # not rich's markup
         app.command(name, help=needed, rich_help_panel=_panel(name))(_about)
         return
+    from swapcal.cli.options import Command
+
     if not callable(getattr(command, "add_typer", None)):
-        app.command(name, help=_flowing(command.__doc__), rich_help_panel=_panel(name))(command)
+        app.command(name, cls=Command, help=_flowing(command.__doc__), rich_help_panel=_panel(name))(command)
         return
     for each in command.registered_commands:
-        each.help = _flowing(each.callback.__doc__)
+        each.help, each.cls = _flowing(each.callback.__doc__), Command
     app.add_typer(command, name=name, rich_help_panel=_panel(name))
 
 

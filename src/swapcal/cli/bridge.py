@@ -9,13 +9,14 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
+from swapcal.cli import options
 from swapcal.cli.progress import running, stoppable
 from swapcal.service.client import Client, Issued, Json, ServiceError, ServiceUnavailableError, problem_error
 
@@ -288,7 +289,9 @@ def _places(topic: str, offsets: Mapping[int, int]) -> list[TopicPartition]:
 # The command.
 
 
+@options.prints
 def bridge(
+    printing: options.Printing,
     broker: Annotated[str, typer.Option(help="Addresses of brokers, host:port, comma-separated.")],
     forecaster: Annotated[str, typer.Option(help="Name of the forecaster, which must exist.")],
     records: Annotated[str | None, typer.Option(help="Topic of records to forecast.", metavar="TOPIC")] = None,
@@ -325,7 +328,7 @@ def bridge(
     topic of dead letters with the reason. While the service is busy or away, messages wait in their topics. Stop with
     SIGTERM or Ctrl-C. Exit code 2: no such forecaster, no valid token, or bad options.
     """
-    with running("bridge") as run, stoppable() as stopping:
+    with running("bridge", printing) as run, stoppable() as stopping:
         run.kept = "messages whose offsets are not committed are read again"
         topics = _topics(records, forecasts, outcomes, dead_letters or f"{forecaster}.dead")
         settings = {"bootstrap.servers": broker, **_settings(kafka_file, kafka or [])}
@@ -345,6 +348,7 @@ def bridge(
             consumer.close()
             client.close()
             run.say(f"{made.counts}")
+            run.write(json.dumps({"command": "bridge", **asdict(made.counts)}))
 
 
 DELIVERING = {"acks": "all", "delivery.report.only.error": True}

@@ -1,5 +1,6 @@
 """`swapcal compare`: a file with your score in, one table and one report of the gain out."""
 
+from shlex import quote
 from typing import Annotated, Any
 
 import pyarrow as pa
@@ -104,6 +105,9 @@ def compare(
             contest.to_html(out, created_at=created)
             run.kept = f"{out} is written"
         _show(contest, run.output)
+        run.say(
+            "next: the same with --report report.html, for each method's findings" if out is None else f"report: {out}"
+        )
 
 
 def _contest(stream: StreamTable, roles: Roles, folds: int, run: Run, settings: dict[str, Any]) -> Benchmark:
@@ -165,7 +169,7 @@ def _undated(dates: list[str], roles: Roles) -> list[str]:
         return []
     return [
         f"Column {dates[0]!r} holds dates, but the folds mix early and late rows: forecasts of early rows know later "
-        f"ones, and a gain may not last (--time {dates[0]} compares in order of time)."
+        f"ones, and a gain may not last (--time {quote(dates[0])} compares in order of time)."
     ]
 
 

@@ -1,5 +1,6 @@
 """`swapcal compile`: compile all kernels for this processor once, on every core."""
 
+import json
 import subprocess
 import sys
 import time
@@ -12,8 +13,8 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from swapcal.cli.options import threads
-from swapcal.cli.progress import Output, running
+from swapcal.cli.options import Printing, prints, threads
+from swapcal.cli.progress import running
 from swapcal.kernels import loop, wealth
 from swapcal.kernels.encode import encode_rows
 from swapcal.kernels.experts import BESIDE, add_beside, put_scores, run_experts
@@ -97,7 +98,9 @@ PARTS: dict[str, tuple[Callable[[], None], tuple[Any, ...]]] = {
 """Parts that are compiled separately, the longest first, each with the kernels that show whether it is compiled."""
 
 
+@prints
 def compile(  # the command's name
+    printing: Printing,
     parts: Annotated[
         list[str] | None, typer.Argument(help=f"Which parts: {', '.join(PARTS)}; all by default.", show_default=False)
     ] = None,
@@ -107,7 +110,7 @@ def compile(  # the command's name
     Needed once per machine, user and version; otherwise the first use of each part compiles it, for up to a minute.
     NUMBA_CACHE_DIR is the folder of the machine code; by default beside the package.
     """
-    with running("compile"):
+    with running("compile", printing) as run:
         wanted = list(PARTS) if parts is None else parts
         for part in wanted:
             if part not in PARTS:
@@ -115,7 +118,7 @@ def compile(  # the command's name
         if len(wanted) == 1:
             PARTS[wanted[0]][0]()
             return
-        console, began = Output(), time.perf_counter()
+        console, began = run.output, time.perf_counter()
         with compiling(console, wanted):
             pass
         lacking = [part for part in wanted if not is_ready(part)]
@@ -123,7 +126,9 @@ def compile(  # the command's name
             raise OSError(
                 f"NUMBA_CACHE_DIR: given a folder that did not keep {', '.join(lacking)}, expected a writable one"
             )
-        console.print(f"Compiled and kept: {', '.join(wanted)}; {time.perf_counter() - began:.0f} s.", highlight=False)
+        seconds = time.perf_counter() - began
+        console.print(f"Compiled and kept: {', '.join(wanted)}; {seconds:.0f} s.", highlight=False)
+        run.write(json.dumps({"command": "compile", "parts": wanted, "seconds": seconds}))
 
 
 def is_ready(part: str) -> bool:

@@ -1,5 +1,6 @@
 """`swapcal demo`: a year of New York flights, forecast live, before and after."""
 
+import json
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -16,9 +17,10 @@ from swapcal.arrays import Array
 from swapcal.audit import Comparison
 from swapcal.audit.difference import RANGES, calibration_error
 from swapcal.audit.findings import forecaster
+from swapcal.cli import options
 from swapcal.cli.audit import show_headline
 from swapcal.cli.compile import compiling
-from swapcal.cli.progress import Output, Run, bar, running
+from swapcal.cli.progress import Run, bar, running
 from swapcal.datasets.flights import FEATURES, GROUPS, WEATHER, flights, names_of
 from swapcal.engine.certificate import Certificate
 from swapcal.kernels.tally import FLOOR, log_losses
@@ -31,9 +33,13 @@ PLAIN = "logistic (steps of 0.3)"
 NAMES = ("plain model", "swapcal")
 AUDITED = ("month", "dow", "hour", "distance", *WEATHER)
 SMALL_GROUP = 2_000
+Scores = list[tuple[str, float, float, float]]
+"""Names of forecasts with their Brier score, log loss and calibration error."""
 
 
+@options.prints
 def demo(
+    printing: options.Printing,
     out: Annotated[Path, typer.Option(help="Where to write the HTML report.")] = Path("swapcal-demo.html"),
     rows: Annotated[int, typer.Option(help="Number of flights; 0 for the whole year.", min=0)] = 0,
 ) -> None:
@@ -43,9 +49,9 @@ def demo(
     order of departure. "Before" is an online logistic regression on the same records; "after" is swapcal, which
     combines several such models. Nothing is tuned.
     """
-    with running("demo") as run:
-        protect([], {"--out": out})
-        _demo(out, rows, Output(), run)
+    with running("demo", printing) as run:
+        protect([], {"--out": out, "--json": printing.json_file})
+        _demo(out, rows, run.output, run)
 
 
 def _demo(out: Path, rows: int, console: Console, run: Run) -> None:
@@ -67,7 +73,8 @@ def _demo(out: Path, rows: int, console: Console, run: Run) -> None:
     mean = np.concatenate([trace.forecast.mean for trace in traces])
     groups = {"airline": names_of(table["carrier"]), "airport": names_of(table["origin"])}
     console.print(f"{len(y):,} flights in {seconds:.1f} s: {len(y) / seconds:,.0f} forecasts learned per second.")
-    console.print(_overall(y, before, after, mean))
+    scores = _scores(y, before, after, mean)
+    console.print(_overall(y, scores))
     console.print(_by_group(groups, y, before, after))
     with console.status("auditing both, and testing the difference"):
         certificate = live.certificate()
@@ -80,6 +87,16 @@ def _demo(out: Path, rows: int, console: Console, run: Run) -> None:
         highlight=False, soft_wrap=True,
     )  # fmt: skip
     run.kept = f"{out} is written"
+    run.write(_as_json(scores, findings, y, out, seconds))
+
+
+def _as_json(scores: Scores, findings: Findings, y: Array, out: Path, seconds: float) -> str:
+    assert findings.comparison is not None
+    found = [dict(zip(("forecast", "brier", "log_loss", "calibration_error"), one, strict=True)) for one in scores]
+    return json.dumps(
+        {"command": "demo", "rows": len(y), "base_rate": float(y.mean()), "seconds": seconds, "scores": found,
+         "sentence": findings.comparison.sentence, "verdict": findings.headline.verdict, "report": str(out)}
+    )  # fmt: skip
 
 
 def _show(findings: Findings, certificate: Certificate, console: Console) -> None:
@@ -105,7 +122,15 @@ def _streamed(console: Console, live: Live, records: Any, y: Array) -> list[Trac
     return traces
 
 
-def _overall(y: Array, before: Array, after: Array, mean: Array) -> Table:
+def _scores(y: Array, before: Array, after: Array, mean: Array) -> Scores:
+    named = ("before: plain model", before), ("after: mean", mean), ("after: issued level p", after)
+    return [
+        (name, float(np.mean((p - y) ** 2)), float(np.mean(log_losses(p, y))), calibration_error(p, y))
+        for name, p in named
+    ]
+
+
+def _overall(y: Array, scores: Scores) -> Table:
     table = Table(
         box=SIMPLE_HEAD,
         title="All flights",
@@ -114,11 +139,8 @@ def _overall(y: Array, before: Array, after: Array, mean: Array) -> Table:
     )
     for heading in ("forecast", "Brier score", "log loss", "calibration error"):
         table.add_column(heading, justify="left" if heading == "forecast" else "right")
-    named = ("before: plain model", before), ("after: mean", mean), ("after: issued level p", after)
-    for name, p in named:
-        table.add_row(
-            name, f"{np.mean((p - y) ** 2):.4f}", f"{np.mean(log_losses(p, y)):.4f}", f"{calibration_error(p, y):.2%}"
-        )
+    for name, brier, log_loss, error in scores:
+        table.add_row(name, f"{brier:.4f}", f"{log_loss:.4f}", f"{error:.2%}")
     return table
 
 

@@ -32,6 +32,7 @@ from swapcal.cli.rows import (
     types_of,
 )
 from swapcal.cli.stream_table import Roles, StreamReader, StreamTable
+from swapcal.tables.dialect import Dialect
 from swapcal.tables.frame import Table
 from swapcal.tables.output import protect
 from swapcal.tables.sources import InputError
@@ -123,11 +124,7 @@ def fit(
         known = replace(known, features=known.features.drop_columns([*doubts.unused]))
         model = _fit(known, roles, settings, run)
         run.step(f"{model.dim} coordinates fitted")
-        used = model.notes[TYPES]
-        model.notes[SPELT] = {
-            option: [name for name in getattr(source.dialect, option) if name in used]
-            for option in ("percent", "currency")
-        }
+        model.notes[SPELT] = _spelt(source.as_numbers(roles.kinds()), {*model.notes[TYPES], *roles.scores})
         model.save(out)
         run.kept = f"{out} is written"
         reader.say_skipped(run)
@@ -139,6 +136,11 @@ def fit(
         facts.details = str(model.certificate).splitlines() if details else ()
         facts.tell(run)
         facts.end(run)
+
+
+def _spelt(dialect: Dialect, used: set[str]) -> dict[str, list[str]]:
+    """Return the columns of percentages and of amounts, which the file to predict will have too."""
+    return {sign: [name for name in getattr(dialect, sign) if name in used] for sign in ("percent", "currency")}
 
 
 def _facts(model: Model, known: StreamTable, roles: Roles, doubts: ColumnDoubts) -> Facts:

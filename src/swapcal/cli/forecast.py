@@ -146,24 +146,12 @@ def forecast(
             else:
                 tally = run_stream(live, reader, out, run, stopping, report=page, state=state)
         tally.stopped = not follow and (tally.stopped or (file == "-" and stopping()))
-        run.kept = f"{out} is written, the rest is not" if out else run.kept
-        if state is not None:
-            if not follow:
-                save_live(live, state)
-            run.kept = f"{f'{out} and ' if out else ''}{state} written, the report is not"
-        verdict = page.write() if page is not None and not tally.stopped else None
+        verdict = _finished(run, live, page, tally, out, None if follow else state, state)
         tally.times.say(run)
         reader.say_skipped(run)
         run.say_unmatched(counted)
-        facts = Facts(
-            "forecast", source.name, tally.rows,
-            base_rate=tally.gaps.base_rate if tally.labelled else None, columns=columns_used(roles, tally.types),
-            left_out=unused | {name: "--drop" for name in roles.drop if name not in unused},
-            scores=tally.scored(), groups=tally.gaps.found(), seconds=tally.seconds,
-            written={NAMED[option]: str(path) for option, path in written.items() if path and option in NAMED},
-            scored_on=_scored_on(live.status(), tally), next=_next(live.status(), roles, out, report, state),
-            details=_details(live, tally) if details else (),
-        )  # fmt: skip
+        facts = _facts(live, source.name, roles, tally, unused, written)
+        facts.details = _details(live, tally) if details else ()
         facts.tell(run)
         show_summary(run, live.status(), before, tally)
         _say_status(run, live)
@@ -181,6 +169,33 @@ def forecast(
             run.say(_kept(reader, tally, out, state), "yellow")
     if tally.stopped:
         raise typer.Exit(STOPPED)
+
+
+def _finished(
+    run: Run, live: Live, page: ForecastReport | None, tally: RunningScores, out: str | None, save: Path | None,
+    state: Path | None,
+) -> str | None:  # fmt: skip
+    """Save the state to `save`, write the report, and return its verdict."""
+    run.kept = f"{out} is written, the rest is not" if out else run.kept
+    if save is not None:
+        save_live(live, save)
+    if state is not None:
+        run.kept = f"{f'{out} and ' if out else ''}{state} written, the report is not"
+    return page.write() if page is not None and not tally.stopped else None
+
+
+def _facts(
+    live: Live, name: str, roles: Roles, tally: RunningScores, unused: dict[str, str], written: Mapping[str, Any]
+) -> Facts:
+    """Return what was forecast, how well, and where it is."""
+    return Facts(
+        "forecast", name, tally.rows,
+        base_rate=tally.gaps.base_rate if tally.labelled else None, columns=columns_used(roles, tally.types),
+        left_out=unused | {name: "--drop" for name in roles.drop if name not in unused},
+        scores=tally.scored(), groups=tally.gaps.found(), seconds=tally.seconds,
+        written={NAMED[option]: str(path) for option, path in written.items() if path and option in NAMED},
+        scored_on=_scored_on(live.status(), tally), next=_next(live.status(), roles, written),
+    )  # fmt: skip
 
 
 def _say_status(run: Run, live: Live) -> None:
@@ -270,15 +285,22 @@ def _scored_on(status: Status, tally: RunningScores) -> str:
     return f"each row was forecast before its outcome was learned{ended}"
 
 
-def _next(status: Status, roles: Roles, out: str | None, report: Path | None, state: Path | None) -> str:
+def _next(status: Status, roles: Roles, written: Mapping[str, Any]) -> str:
     """Return the command that a user is likely to want next."""
+    out, report, state = (written[option] for option in ("--out", "--report", "--state"))
     if state is not None and roles.id is not None and status.open:
         return f"swapcal label {quote(str(state))} OUTCOMES --target {quote(roles.target)} --id {quote(roles.id)}"
     if report is None:
         return "the same with --report report.html, for an audit of these forecasts by group"
-    if out is not None and out != "-":
-        return f"swapcal monitor {quote(out)} --prob mean --target {quote(roles.target)}"
-    return "the same with --out forecasts.csv, to keep the forecasts"
+    if out is None or out == "-":
+        return "the same with --out forecasts.csv, to keep the forecasts"
+    named = quote(",".join(roles.groups))
+    groups, lacking = f" --groups {named}" if roles.groups else "", {*roles.groups} - {*roles.shown()}
+    again, time = f"the same with --keep {named}, then " if lacking else "", f" --time {quote(roles.time or '')}"
+    return (
+        f"{again}swapcal monitor {quote(out)} --prob mean --target {quote(roles.target)}"
+        f"{time if roles.time else ''}{groups}"
+    )
 
 
 def _details(live: Live, tally: RunningScores) -> list[str]:
@@ -298,7 +320,7 @@ def say_labels(run: Run, status: Status) -> None:
 def labels_in_words(status: Status) -> str:
     """Return the number of outcomes and their mean delay, as text."""
     wait = "" if math.isnan(status.mean_wait) else f", mean wait {status.mean_wait:,.6g}"
-    late = f"{status.mean_delay:,.1f} forecasts late on average{wait}" if status.labels else "none yet"
+    late = f"; {status.mean_delay:,.1f} forecasts late on average{wait}" if status.mean_delay > 0.0 else ""
     held = f", {status.held:,} of them held until they mature" if status.held else ""
     silent = f"; {status.silent:,} as silence, {status.corrections:,} corrections" if status.silent else ""
-    return f"outcomes: {status.labels:,} of {status.forecasts:,} learned ({status.open:,} open{held}); {late}{silent}"
+    return f"outcomes: {status.labels:,} of {status.forecasts:,} learned ({status.open:,} open{held}){late}{silent}"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, Self
 
 import typer
+from typer.core import TyperCommand
 
 from swapcal.cli import COMMANDS
 from swapcal.tables import outcomes
@@ -212,12 +213,15 @@ def _configured(context: typer.Context, path: Path | None) -> Path | None:
         if name not in COMMANDS or not isinstance(table, dict):
             expected = f"a table for each command, such as [{context.command.name}]{nearest(name, COMMANDS)}"
             raise typer.BadParameter(f"{path}: given {name!r}, expected {expected}")
-    context.default_map = dict(_defaults(context.command, tables.get(str(context.command.name), {}), path))
+    table = tables.get(str(context.command.name), {})
+    undone = context.meta.get(UNDONE, ())
+    context.default_map = {name: value for name, value in _defaults(context, table, path) if name not in undone}
     return path
 
 
-def _defaults(command: Any, table: dict[str, Any], path: Path) -> Iterator[tuple[str, Any]]:
+def _defaults(context: typer.Context, table: dict[str, Any], path: Path) -> Iterator[tuple[str, Any]]:
     """Yield the parameters that a table gives, with values as the command line would spell them."""
+    command: Any = context.command
     known = {option.removeprefix("--"): one for one in command.params for option in one.opts if _is_long(option)}
     for key, value in table.items():
         place = f"{path}: [{command.name}] {key}"
@@ -232,7 +236,12 @@ def _defaults(command: Any, table: dict[str, Any], path: Path) -> Iterator[tuple
         values = value if isinstance(value, list) else [value]
         if any(isinstance(one, dict | list | bool) for one in values) or (len(values) != 1 and not parameter.multiple):
             raise typer.BadParameter(f"{place}: given {value!r}, expected text or a number")
-        yield parameter.name, [*map(str, values)] if parameter.multiple else str(value)
+        spelt = [*map(str, values)] if parameter.multiple else str(value)
+        try:
+            parameter.process_value(context, spelt)
+        except typer.BadParameter as error:
+            raise typer.BadParameter(f"{place}: given {value!r}, expected another value: {error.message}") from None
+        yield parameter.name, spelt
 
 
 def _is_long(option: str) -> bool:
@@ -240,9 +249,42 @@ def _is_long(option: str) -> bool:
     return option.startswith("--") or not option.startswith("-")
 
 
+UNDONE = "swapcal.undone"
+"""Where a context keeps the flags that --no-NAME undoes."""
+
+
+class Command(TyperCommand):
+    """A command whose --json needs no value, and whose flags in a configuration --no-NAME undoes."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Complete --json without a value, and take out --no-NAME."""
+        flags = {
+            f"--no-{option[2:]}": one.name
+            for one in self.params if getattr(one, "is_flag", False) and not one.secondary_opts
+            for option in one.opts if option.startswith("--")
+        }  # fmt: skip
+        ctx.meta[UNDONE] = {flags[arg] for arg in args if arg in flags}
+        kept = [arg for arg in args if arg not in flags]
+        return super().parse_args(ctx, [*_with_values(kept)])
+
+
+def _with_values(args: Sequence[str]) -> Iterator[str]:
+    """Yield arguments, with - after a --json that has no value.
+
+    Examples
+    --------
+    >>> [*_with_values(["a.csv", "--json", "--target", "y"])], [*_with_values(["--json", "a.json"])]
+    (['a.csv', '--json', '-', '--target', 'y'], ['--json', 'a.json'])
+    """
+    for arg, after in zip(args, [*args[1:], "--"], strict=False):
+        yield arg
+        if arg == "--json" and after.startswith("-") and after != "-":
+            yield "-"
+
+
 @dataclass(frozen=True)
-class Printing:
-    """What a command prints, and its configuration: options of every command that reads a table."""
+class Spoken:
+    """What a command prints."""
 
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.", rich_help_panel=PRINTING)] = False
     verbose: Annotated[
@@ -255,15 +297,8 @@ class Printing:
     json: Annotated[
         Path | None,
         typer.Option(
-            help="Write the figures here as one JSON object; - prints it instead of the text.",
-            rich_help_panel=PRINTING,
-        ),
-    ] = None
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            help="TOML file with a table per command and the options' names as keys; the command line wins.",
-            is_eager=True, callback=_configured, rich_help_panel=PRINTING,
+            help="Write the figures to FILE as one JSON object; without FILE, or with -, print it instead of the text.",
+            metavar="[FILE]", rich_help_panel=PRINTING,
         ),
     ] = None  # fmt: skip
 
@@ -287,10 +322,29 @@ class Printing:
         return self.json == Path("-")
 
 
+@dataclass(frozen=True)
+class Configuration:
+    """Where options are taken from that the command line lacks."""
+
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            help="TOML file with a table per command and the options' names as keys; the command line wins, and "
+            "--no-NAME undoes a flag.",
+            is_eager=True, callback=_configured, rich_help_panel=PRINTING,
+        ),
+    ] = None  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Printing(Configuration, Spoken):
+    """What a command prints, and its configuration."""
+
+
 def reads_text(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace a command's parameters `text` and `printing` by the options that they hold."""
+    """Replace a command's parameters `text`, `printing` and `configuration` by the options that they hold."""
     own = dict(inspect.signature(command).parameters)
-    holders = {name: own.pop(name).annotation for name in ("text", "printing") if name in own}
+    holders = {name: own.pop(name).annotation for name in ("text", "printing", "configuration") if name in own}
     held = {name: inspect.signature(holder).parameters for name, holder in holders.items()}
 
     @functools.wraps(command)
@@ -301,6 +355,10 @@ def reads_text(command: Callable[..., None]) -> Callable[..., None]:
     options = inspect.Signature([*own.values(), *(each for one in held.values() for each in one.values())])
     unfolded.__signature__ = options  # type: ignore[attr-defined]
     return unfolded
+
+
+prints = reads_text
+"""The same, of a command that reads no text file."""
 
 
 def positive_in(column: str | None, value: str | None, source: Source) -> outcomes.Positive | None:

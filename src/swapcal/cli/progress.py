@@ -24,7 +24,7 @@ from rich.table import Table
 from swapcal._display import counted, named, share
 from swapcal.archive import put_text
 from swapcal.cli import BAD_INPUT, PIPE_CLOSED, STOPPED, advice
-from swapcal.cli.options import Printing
+from swapcal.cli.options import Printing, Spoken
 from swapcal.kernels.tally import FLOOR
 from swapcal.tables.outcomes import Positive
 
@@ -97,7 +97,7 @@ def say_unused(console: Console, columns: Mapping[str, str]) -> None:
 class Run:
     """A running command: its consoles, what it prints, and the output that an interrupt would leave."""
 
-    printing: Printing = field(default_factory=Printing)
+    printing: Spoken = field(default_factory=Printing)
     kept: str = "nothing was written"
     console: Console = field(init=False)
     output: Console = field(init=False)
@@ -147,7 +147,7 @@ class Run:
 
 
 @contextmanager
-def running(command: str, printing: Printing | None = None) -> Iterator[Run]:
+def running(command: str, printing: Spoken | None = None) -> Iterator[Run]:
     """Turn errors into one line on standard error and an exit code."""
     run = Run(printing or Printing())
     try:
@@ -359,7 +359,7 @@ class Facts:
     def _scores(self) -> Table:
         table = Table(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
         for heading in ("forecast", "Brier", LOG_LOSS):
-            table.add_column(heading, justify="left" if heading == "forecast" else "right")
+            table.add_column(heading.replace(" (", "\n("), justify="left" if heading == "forecast" else "right")
         for one in self.scores:
             given = one.brier == one.brier
             figures = [f"{value:.5f}" if given else "not always given" for value in one[1:]]

@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
+from shlex import quote
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ from swapcal.kernels.draw import row_marks
 from swapcal.live import Trace
 from swapcal.tables.clock import are_dates, as_times
 from swapcal.tables.delimited import Piece, in_order
-from swapcal.tables.dialect import Dialect
+from swapcal.tables.dialect import Dialect, Sample
 from swapcal.tables.formats import Source
 from swapcal.tables.frame import JudgedColumns
 from swapcal.tables.outcomes import (
@@ -34,6 +35,7 @@ from swapcal.tables.outcomes import (
     floats,
     is_number,
     is_text,
+    moments,
     probabilities,
     timed,
     within,
@@ -199,7 +201,7 @@ def numbers_or_text(table: pa.Table) -> pa.Table:
     for place, name in enumerate(table.column_names):
         column = table[name]
         if pa.types.is_time(column.type) or pa.types.is_duration(column.type):
-            hint = f"--categorical {name} reads it as text, --drop {name} leaves it out"
+            hint = f"--categorical {quote(name)} reads it as text, --drop {quote(name)} leaves it out"
             raise InputError(
                 f"column {name!r}: given {column.type}, expected numbers, text, truth values or dates; {hint}"
             )
@@ -319,11 +321,20 @@ def unused_columns(table: pa.Table, named: Collection[str] = (), is_whole: bool 
     return {name: like for name, like in found.items() if like and (is_whole or like != ONE_VALUE)}
 
 
+def _spelt_as_text(column: pa.ChunkedArray) -> str:
+    """Return what texts spell that hardly repeat for that reason; nothing if they name rows."""
+    if not is_text(column.type):
+        return ""
+    signs = {"percent": "percentages as text", "currency": "amounts of money as text"}
+    is_time = not moments(column, "iso")[1].any()
+    return "times as text" if is_time else signs.get(Sample.of(column.to_pylist()).sign, "")
+
+
 def _looks_like(name: str, column: pa.ChunkedArray) -> str:
     if len(column) >= FEWEST_IDS and _is_constant(column):
         return ONE_VALUE
     if looks_like_id(name, column):
-        return "an id"
+        return _spelt_as_text(column.drop_null().slice(0, FEWEST_IDS)) or "an id"
     return "free text" if is_free_text(column) else ""
 
 

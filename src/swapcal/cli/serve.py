@@ -26,8 +26,10 @@ WAIT = 600.0
 """Seconds to wait until the forecasters of the file are created: the log may have to be replayed first."""
 
 
+@options.prints
 def serve(
     store: options.Store,
+    configuration: options.Configuration,
     host: Annotated[
         str, typer.Option(help="Address to listen on; tokens are required unless it is loopback.")
     ] = "127.0.0.1",

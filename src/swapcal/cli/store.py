@@ -1,10 +1,11 @@
 """Commands on a service's store: tokens, alarms, export, backup, replay and pruning."""
 
+import json
 import time
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -12,7 +13,7 @@ from rich.table import Table
 from swapcal.archive import put_text
 from swapcal.cli import options
 from swapcal.cli.options import listed
-from swapcal.cli.progress import Output, Run, bar, running
+from swapcal.cli.progress import Run, bar, running, say
 from swapcal.service.auth import SCOPES, create_token, revoke_token
 from swapcal.service.history import Pruning, all_but, older_than, plan, seconds, withdraw
 from swapcal.service.history import older_than as first_since
@@ -31,8 +32,10 @@ token = typer.Typer(no_args_is_help=True, help="Create, list and revoke the toke
 
 
 @token.command()
+@options.prints
 def create(
     store: options.Store,
+    printing: options.Spoken,
     scope: Annotated[list[str], typer.Option(help=f"Scopes, comma-separated: {', '.join(SCOPES)}.")],
     name: Annotated[str | None, typer.Option(help="Name of the token; default: generated.")] = None,
 ) -> None:
@@ -41,27 +44,39 @@ def create(
     Scopes: forecast issues forecasts, outcome delivers outcomes, read reads everything, admin creates forecasters and
     corrects outcomes. New and revoked tokens take effect in a running service within seconds.
     """
-    with running("token create") as run, closing(open_store(store, create=True)) as opened:
+    with running("token create", printing) as run, closing(open_store(store, create=True)) as opened:
         called, secret = create_token(opened, listed(scope), name)
         run.say(f"Token {called}, for {', '.join(listed(scope))}. Keep it: it is not shown again.")
-        print(secret)
+        run.write(json.dumps({"name": called, "scopes": listed(scope), "token": secret}))
+        if not printing.prints_json:
+            print(secret)
 
 
 @token.command("list")
-def list_(store: options.Store) -> None:
+@options.prints
+def list_(store: options.Store, printing: options.Spoken) -> None:
     """List the tokens by name, with their scopes and the times of creation and revocation."""
-    with running("token list"), closing(open_store(store)) as opened:
+    with running("token list", printing) as run, closing(open_store(store)) as opened:
         rows = opened.tokens()
-        Output().print(_table(rows) if rows else "No tokens.")
+        shown = [
+            {"name": row.name, "scopes": listed([row.scopes]), "created": row.created, "revoked": row.revoked}
+            for row in rows
+        ]
+        run.write(json.dumps({"tokens": shown}))
+        run.output.print(_table(rows) if rows else "No tokens.")
 
 
 @token.command()
+@options.prints
 def revoke(
-    name: Annotated[str, typer.Argument(help="Name of the token, as listed.", metavar="NAME")], store: options.Store
+    name: Annotated[str, typer.Argument(help="Name of the token, as listed.", metavar="NAME")],
+    store: options.Store,
+    printing: options.Spoken,
 ) -> None:
     """Revoke a token permanently."""
-    with running("token revoke") as run, closing(open_store(store)) as opened:
+    with running("token revoke", printing) as run, closing(open_store(store)) as opened:
         revoke_token(opened, name)
+        run.write(json.dumps({"name": name, "revoked": True}))
         run.say(f"Token {name} is revoked.")
 
 
@@ -82,7 +97,8 @@ SAME, DIFFERENT = 0, 1
 MOST_SHOWN = 5
 
 
-def replay(store: options.Store, forecaster: options.Forecaster = None) -> None:
+@options.prints
+def replay(store: options.Store, printing: options.Printing, forecaster: options.Forecaster = None) -> None:
     """Recompute every forecast from a service's log, and compare it bit for bit with the issued one.
 
     Starts at the first event or, if the log was pruned, at the oldest snapshot; later snapshots are compared
@@ -90,17 +106,18 @@ def replay(store: options.Store, forecaster: options.Forecaster = None) -> None:
     processor may round differently.
     Exit code 0: no difference; 1: a difference; 2: could not run.
     """
-    with running("replay") as run, closing(open_store(store)) as opened:
+    with running("replay", printing) as run, closing(open_store(store)) as opened:
         run.kept = "no difference was found until then"
         names = options.chosen(forecaster, opened.forecasters())
         if not names:
             run.say("There are no forecasters in this store.")
-        different = [_replayed(opened, name, run) for name in names]
-    raise typer.Exit(DIFFERENT if any(different) else SAME)
+        found = [_replayed(opened, name, run) for name in names]
+        run.write(json.dumps({"command": "replay", "forecasters": found}))
+    raise typer.Exit(DIFFERENT if any(one["differences"] for one in found) else SAME)
 
 
-def _replayed(store: Store, name: str, run: Run) -> int:
-    """Replay one forecaster, print a summary, and return the number of differences."""
+def _replayed(store: Store, name: str, run: Run) -> dict[str, Any]:
+    """Replay one forecaster, print a summary, and return what was counted."""
     from swapcal.service.replay import first_replayed, replay
 
     began, first, last = time.perf_counter(), first_replayed(store, name), store.last(name)
@@ -121,15 +138,19 @@ def _replayed(store: Store, name: str, run: Run) -> int:
     )
     for each in found:
         run.say(f"  {_text(each)}")
-    return count
+    return {
+        "name": name, "first_event": first, "last_event": last, "forecasts": forecasts, "snapshots": snapshots,
+        "differences": count, "seconds": seconds,
+    }  # fmt: skip
 
 
+@options.prints
 def alarms(
     store: options.Store,
+    printing: options.Printing,
     q: Annotated[
         float, typer.Option("--q", min=0.0, max=1.0, help="Largest expected share of sound ones among those listed.")
     ] = 0.1,
-    json: Annotated[bool, typer.Option("--json", help="Print all forecasters as JSON instead.")] = False,
     reports: Annotated[
         Path | None,
         typer.Option(help="Write the audit of every forecaster here too, as NAME.html.", file_okay=False, exists=True),
@@ -142,7 +163,7 @@ def alarms(
     may be running.
     Exit code 0: none is off; 1: at least one is; 2: could not run.
     """
-    with running("alarms") as run, closing(open_store(store)) as opened:
+    with running("alarms", printing) as run, closing(open_store(store)) as opened:
         import msgspec
 
         from swapcal.service.snapshots import recover
@@ -157,11 +178,9 @@ def alarms(
                 standings.append(standing(recover(opened, name).hosted))
                 shown.to(count, count / len(names))
         found = fleet(standings, q)
-        if json:
-            print(msgspec.json.encode(found).decode())
-        else:
-            for one in found.forecasters[: found.off]:
-                print(f"{one.name}: {one.sentence}")
+        run.write(msgspec.json.encode(found).decode())
+        for one in found.forecasters[: found.off]:
+            say(run.output, f"{one.name}: {one.sentence}")
         run.say(found.sentence)
         if reports is not None:
             _audit_all(opened, reports, run)
@@ -195,8 +214,10 @@ def _text(difference: "Mismatch") -> str:
 # Export and backup.
 
 
+@options.prints
 def export(
     store: options.Store,
+    printing: options.Printing,
     out: options.Rows = "-",
     forecaster: Annotated[
         str | None, typer.Option(help="Name of the forecaster; required if several, unless --out is a folder.")
@@ -213,18 +234,22 @@ def export(
     may be running. Then: swapcal audit FILE --prob mean --target y. If --out is a folder, every forecaster gets a
     Parquet file there.
     """
-    with running("export") as run, closing(open_store(store)) as opened:
+    with running("export", printing) as run, closing(open_store(store)) as opened:
         from swapcal.service.history import Exporter
 
+        printing.refuse_two(out)
+        written = []
         names = options.chosen(None if forecaster is None else [forecaster], opened.forecasters())
         outs = {name: str(Path(out, f"{name}.parquet")) for name in names} if Path(out).is_dir() else {_one(names): out}
         for name, file in outs.items():
-            protect([store if "://" not in store else None], {"--out": file})
+            protect([store if "://" not in store else None], {"--out": file, "--json": printing.json_file})
             first, last = _span(opened, name, since, until)
-            _write(run, Exporter(opened, name, first, last), name, file, last)
+            rows = _write(run, Exporter(opened, name, first, last), name, file, last)
+            written.append({"name": name, "rows": rows, "file": file})
+        run.write(json.dumps({"command": "export", "forecasters": written}))
 
 
-def _write(run: Run, table: "Exporter", name: str, out: str, last: int) -> None:
+def _write(run: Run, table: "Exporter", name: str, out: str, last: int) -> int:
     rows = 0
     with bar(run.console, f"reading {name}", "events") as shown:
         for seq in table.survey():
@@ -237,6 +262,7 @@ def _write(run: Run, table: "Exporter", name: str, out: str, last: int) -> None:
             run.kept = f"{rows:,} rows were written" if out == "-" else f"{out} was not written"
     if out != "-":
         run.say(f"Wrote {rows:,} forecasts of {name} to {out}.")
+    return rows
 
 
 def _one(names: list[str]) -> str:
@@ -261,8 +287,10 @@ def _moment(option: str, text: str) -> float:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
+@options.prints
 def backup(
     store: options.Store,
+    printing: options.Printing,
     out: Annotated[str, typer.Option("--out", "-o", help="A new file.", metavar="PATH")],
 ) -> None:
     """Copy the SQLite store of a service while it is running.
@@ -270,10 +298,12 @@ def backup(
     The copy is checked, compacted and on disk when the command ends; to restore it, stop the service and start it with
     the copy. Copying the file by other means misses the write-ahead log. For PostgreSQL use pg_dump.
     """
-    with running("backup") as run, closing(open_store(store)) as opened:
+    with running("backup", printing) as run, closing(open_store(store)) as opened:
         opened.backup(out)
         events = sum(opened.last(name) for name in opened.forecasters())
-        run.say(f"Wrote {out}: {len(opened.forecasters()):,} forecasters, {events:,} events.")
+        count = len(opened.forecasters())
+        run.say(f"Wrote {out}: {count:,} forecasters, {events:,} events.")
+        run.write(json.dumps({"command": "backup", "file": out, "forecasters": count, "events": events}))
 
 
 # Pruning.
@@ -285,8 +315,10 @@ LOST = (
 )
 
 
+@options.prints
 def prune(
     store: options.Store,
+    printing: options.Printing,
     forecaster: options.Forecaster = None,
     older_than: Annotated[
         str | None, typer.Option(help="Delete forecasts settled longer ago than this: 36h, 90d, 52w.", metavar="AGE")
@@ -305,7 +337,7 @@ def prune(
     but with --waiting.
     Exit code 0: done, or nothing to do; 1: not confirmed; 2: could not run.
     """
-    with running("prune") as run, closing(open_store(store)) as opened:
+    with running("prune", printing) as run, closing(open_store(store)) as opened:
         if (older_than is None) == (keep is None):
             raise ValueError("--older-than, --keep: given both or none, expected one of them")
         plans = [
@@ -314,13 +346,15 @@ def prune(
         ]
         for one in plans:
             run.say(_summary(one))
-        planned = [one for one in plans if one.loss.events]
+        planned, removed = [one for one in plans if one.loss.events], 0
         if not planned:
             run.say("Nothing to remove.")
+            run.write(_as_json(planned, removed))
             return
         run.say(LOST)
         if not yes:
             run.say("Nothing was removed. Use --yes to remove it.")
+            run.write(_as_json(planned, removed))
             raise typer.Exit(NOT_CONFIRMED)
         if waiting:
             _withdraw(store, planned, run)
@@ -328,6 +362,12 @@ def prune(
         run.say("Freeing the space…")
         opened.shrink()
         run.say(f"{removed:,} events were removed.")
+        run.write(_as_json(planned, removed))
+
+
+def _as_json(planned: list[Pruning], removed: int) -> str:
+    found = [{"name": one.forecaster, "events": one.loss.events, "forecasts": one.loss.forecasts} for one in planned]
+    return json.dumps({"command": "prune", "planned": found, "removed": removed})
 
 
 def _withdraw(url: str, planned: list[Pruning], run: Run) -> None:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -323,8 +324,9 @@ def _shown_type(kind: Any) -> Any:
 
 def _mark_misfits(piece: Piece, roles: Roles, bad: Bad, dialect: Dialect) -> None:
     """Mark the rows with a value that is not what its column is."""
+    names = [misfit.name for misfit in piece.misfits if misfit.name not in roles.scores]
     for name, column, wrong, expected in piece.misfits:
-        ways = [] if name in roles.scores else [f"--categorical {name} reads all as categories"]
+        ways = [f"--categorical {quote(','.join(names))} reads all as categories"] if name in names else []
         given = f"given {VALUE}, unlike the rows before"
         if expected is ReadAs.number:
             given = f"given text {VALUE} among numbers, expected a number"
@@ -375,7 +377,7 @@ def _check_clock(table: pa.Table, roles: Roles, time: Array | None, bad: Bad, be
     spelt = _spelt(table[roles.time])
     bad.mark(np.isnan(time), f"column {roles.time!r}: given nothing, expected a time", spelt)
     latest = np.maximum(before, np.maximum.accumulate(np.where(bad.keep, time, -np.inf)))
-    reason = f"column {roles.time!r}: given {VALUE}, before that of an earlier row, expected the order of time"
+    reason = f"column {roles.time!r}: given {VALUE}, before that of an earlier row, expected rows sorted by time"
     bad.mark(time < latest, reason, spelt)
 
 
@@ -393,7 +395,7 @@ def _check_scores(table: pa.Table, roles: Roles, bad: Bad) -> None:
     for name, kind in roles.scores.items():
         values = floats(table[name])
         wrong = np.isinf(values) | ((kind == "probability") & ((values < 0.0) | (values > 1.0)))
-        expected = f"expected a probability in [0, 1] (--score {name}:logit for logits)"
+        expected = f"expected a probability in [0, 1] (--score {quote(name)}:logit for logits)"
         bad.mark(wrong, f"column {name!r}: given {VALUE}, {expected}", _spelt(pa.array(values)))
     for name in table.column_names:
         if pa.types.is_floating(table[name].type) and name not in (*roles.special(), *roles.drop):

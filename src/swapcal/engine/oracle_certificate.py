@@ -283,12 +283,12 @@ def _rounded(cert: OracleCertificate) -> str:
 
 def _promised(cert: OracleCertificate) -> str:
     if cert.theorem is not None:
+        if cert.theorem / cert.weight >= TRIVIAL:
+            return (
+                f"Too few forecasts for the theorem: its bound is above {TRIVIAL:g}, the cost of always forecasting ½."
+            )
         promise = rated(cert.theorem / cert.weight)
-        idle = f", which says nothing yet: forecasting ½ costs {TRIVIAL:g}"
-        return (
-            f"For any labels, the theorem at these levels' masses gives at most {promise} per forecast"
-            f"{idle if cert.theorem / cert.weight >= TRIVIAL else ''}."
-        )
+        return f"For any labels, the theorem at these levels' masses gives at most {promise} per forecast."
     return (
         "No theorem is claimed: it needs oracles that know their regret, labels on time, weights of at most 1 and "
         "fixed levels."

@@ -46,6 +46,11 @@ class Column:
         """Whether the column is a score: a forecast of another model."""
         return self.kind in (PROBABILITY, LOGIT)
 
+    @property
+    def was_present(self) -> bool:
+        """Whether any value so far was not missing."""
+        return bool(self.codes) or self.at[SHARED] != UNSEEN
+
     def checked(self, values: Values) -> tuple[int, Values]:
         """Return (kind, values converted to it) without changing anything; raises TypeError or ValueError."""
         if isinstance(values, Categories):

@@ -211,6 +211,10 @@ class Contexts(Writable):
             raise ValueError(f"score {logits[0]!r}: given logits, expected forecasts of outcomes in {span}")
         self.span = span
 
+    def was_present(self, column: str) -> bool:
+        """Tell whether any value of a column so far was not missing."""
+        return self._columns[column].was_present
+
     def places(self, column: str) -> list[int]:
         """Return the coordinates that a column's values have, or had."""
         return sorted({place for place in self._columns[column].at if place >= 0})

@@ -101,13 +101,16 @@ def _neutral(base: float, weights: Array, dim: int) -> Array:
 
 
 def _named_columns(contexts: Contexts, x: Array) -> dict[str, Name]:
-    """Return what to call each column: by the coordinate that its value has, if it has one."""
+    """Return what to call each column: by the coordinate that its value has, if it has one.
+
+    A column that was always missing is the same in all rows: what it adds belongs to all forecasts.
+    """
     names = {}
     for column in contexts.columns:
         kind = "group" if column in contexts.settings["groups"] else "feature"
         kind = "score" if column in contexts.settings["scores"] else kind
         shown = (contexts.names[place] for place in contexts.places(column) if place < len(x) and x[place] != 0.0)
-        names[column] = (next(shown, column), kind)
+        names[column] = (next(shown, column), kind) if contexts.was_present(column) else CONSTANT
     return names
 
 

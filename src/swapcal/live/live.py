@@ -536,7 +536,10 @@ class Live:
 
     @locked
     def check(self, record: Any, id: Id, time: Any = None, matures: Any = None) -> None:
-        """Raise what `forecast` would raise with these arguments now, except by models; change nothing."""
+        """Raise what `forecast` would raise with `record`, `id`, `time` and `matures` now; change nothing.
+
+        What models would raise is not found.
+        """
         if type(record) is not dict:
             record = record_of(record)
         if self._issued_before(checked_id(id), fingerprint(record)) is None:
@@ -808,7 +811,17 @@ class Live:
         matures: ArrayLike | None = None,
         weight: ArrayLike | None = None,
     ) -> Forecast:
-        """Forecast each record, then learn its label, in order; see `trace`.
+        """Forecast each record, then learn its label, in order; `trace` also returns what the experts forecast.
+
+        Parameters
+        ----------
+        records : (n rows) a frame, a list of mappings, or contexts' encoded rows
+        y : (n,) labels in [0, 1]; NaN where none is known yet
+        ids : (n,) names of the rows, for labels that come later; default: "row 1" and so on
+        time : (n,) when each forecast is made, not decreasing
+        label_time : (n,) when each label becomes known, not before `time`
+        matures : (n,) when each label would be known whatever it is; NaN where that is not known
+        weight : (n,), or one for all: how often each label counts
 
         The records may be a duckdb relation, a polars LazyFrame or a pyarrow dataset, larger than memory: they are read
         in batches, and y, ids, times and weight may be names of columns, which are then no features. What is refused in

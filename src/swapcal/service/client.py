@@ -119,7 +119,16 @@ class Client:
     def forecast(
         self, name: str, record: Mapping[str, Any], id: str | int, *, time: Any = None, matures: Any = None
     ) -> Issued:
-        """Issue the forecast of one record, or return the one issued before under the same id."""
+        """Issue the forecast of one record, or return the one issued before under the same id.
+
+        Parameters
+        ----------
+        name : of the forecaster
+        record : values by column, None where one is missing
+        id : name of the forecast, under which its outcome is reported
+        time : when it is made, a number, a date or ISO text; default: none
+        matures : when its outcome is known whatever it is, in the same unit
+        """
         event = {"id": id, "record": record, "time": time, "matures": matures}
         return _issued(self._json("POST", _at(name, "forecasts"), event))
 
@@ -136,10 +145,11 @@ class Client:
     def forecasts(
         self, name: str, events: Iterable[Mapping[str, Any]], *, errors: str = "raise"
     ) -> Iterator[Issued | ServiceError]:
-        """Issue many, in order: mappings with `id`, `record` and, if wanted, `time` and `matures`.
+        """Issue many forecasts of the forecaster `name`, in order.
 
-        Sent lazily, some hundred at a time; the first that is refused raises, the others are kept. With
-        `errors="return"` a refused one yields its error instead, and the others their forecasts.
+        `events` are mappings with `id`, `record` and, if wanted, `time` and `matures`. They are sent lazily, some
+        hundred at a time; the first that is refused raises, the others are kept. With `errors="return"` a refused one
+        yields its error instead, and the others their forecasts.
         """
         for rows in _batches(events):
             for answer in self._json("POST", _at(name, "forecasts"), {"forecasts": rows})["forecasts"]:
@@ -158,8 +168,14 @@ class Client:
     def outcome(self, name: str, id: str | int, y: float, *, time: Any = None, weight: float = 1.0) -> str:
         """Report what happened; returns learned, held (not mature yet), parked (no forecast yet) or repeated.
 
-        `weight` is one over the probability with which the outcome was obtained, where outcomes are obtained for a part
-        chosen with known probabilities; at most the forecaster's `watch["max_weight"]`.
+        Parameters
+        ----------
+        name : of the forecaster
+        id : of the forecast
+        y : the outcome, 0 or 1 or a number between them, or in the forecaster's range
+        time : when it became known, in the unit of the forecasts' times
+        weight : one over the probability with which the outcome was obtained, where outcomes are obtained for a part
+            chosen with known probabilities; at most the forecaster's `watch["max_weight"]`
         """
         body = {"y": y, "time": time} | ({} if weight == 1.0 else {"weight": weight})
         state: str = self._json("PUT", _at(name, "outcomes", id), body)["state"]
@@ -174,7 +190,16 @@ class Client:
             yield from self._json("POST", _at(name, "outcomes"), {"outcomes": rows})["outcomes"]
 
     def correct(self, name: str, id: str | int, y: float, reason: str, *, weight: float | None = None) -> Json:
-        """Put an outcome, and its weight if one is given, right for audits; what was learned is not unlearned."""
+        """Put an outcome, and its weight if one is given, right for audits; what was learned is not unlearned.
+
+        Parameters
+        ----------
+        name : of the forecaster
+        id : of the forecast
+        y : the outcome as it should be
+        reason : kept in the log beside it
+        weight : as it should be; default: unchanged
+        """
         body = {"y": y, "reason": reason} | ({} if weight is None else {"weight": weight})
         logged: Json = self._json("POST", _at(name, "corrections", id), body)
         return logged
@@ -184,9 +209,14 @@ class Client:
         return self._figures(name, "forecasts", id)
 
     def decide(self, name: str, id: str | int, loss: str, *, at: str = "mean") -> Json:
-        """Return the best action under a named loss, such as "pinball:0.9", and its expected cost.
+        """Return the best action for a forecast, and its expected cost.
 
-        It is chosen at the forecast's mean, or with at="p" at its issued level: see `swapcal.decide`.
+        Parameters
+        ----------
+        name : of the forecaster
+        id : of the forecast
+        loss : costs of errors, such as "pinball:0.9"
+        at : "mean", the forecast's mean; or "p", its issued level: see `swapcal.decide`
         """
         return self._figures(name, "decide", id, loss=loss, at=at)
 
@@ -208,11 +238,11 @@ class Client:
         return found
 
     def audit(self, name: str, *, since: Any = None, until: Any = None) -> Json:
-        """Return the audit of a period."""
+        """Return the audit of the forecaster `name`, of forecasts accepted at `since` or later and before `until`."""
         return self._figures(name, "audit", since=since, until=until)
 
     def report(self, name: str, *, since: Any = None, until: Any = None) -> str:
-        """Return the audit of a period as a page of HTML."""
+        """Return what `audit` returns of `name`, `since` and `until` as a page of HTML."""
         return self._call("GET", _at(name, "report") + _query(since=since, until=until)).decode()
 
     def live(self, name: str) -> Iterator[Json]:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from shlex import quote
 from typing import Any, NamedTuple
 
 from swapcal.tables.sources import AUTO, InputError
@@ -191,7 +192,7 @@ def advice(text: str, column: str, dialect: Dialect) -> str:
     """
     body, sign = _unsigned(text.translate(_ALIKE).strip())
     own = (dialect.decimal, dialect.thousands)
-    marked = f"--{sign} {column}" if sign and column not in getattr(dialect, sign) else ""
+    marked = f"--{sign} {quote(column)}" if sign and column not in getattr(dialect, sign) else ""
     if spelt(body, *own) is not None:
         return f"{marked} reads it" if marked else ""
     able = [pair for pair in SPELLINGS if pair[0] != dialect.delimiter and spelt(body, *pair) is not None]
@@ -199,7 +200,7 @@ def advice(text: str, column: str, dialect: Dialect) -> str:
     ways = [" ".join(filter(None, [marked, *_changes(own, pair)])) for pair in plainest]
     if ways:
         return f"{' or '.join(ways)} reads it"
-    return f"--missing {text.strip()} takes it for missing" if len(text.split()) == 1 else ""
+    return f"--missing {quote(text.strip())} takes it for missing" if len(text.split()) == 1 else ""
 
 
 def _is_part(one: tuple[str, str], other: tuple[str, str]) -> bool:

@@ -9,10 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
+from shlex import quote
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as papq
 
 from swapcal.tables.delimited import Cutter, Delimited, Piece
@@ -84,7 +86,7 @@ class JsonLines:
 
     def _object(self, number: int, line: bytes) -> dict[str, Any]:
         try:
-            value = json.loads(line.strip(), object_pairs_hook=_distinct)
+            value = json.loads(line.strip(), object_pairs_hook=_flat)
         except InputError as error:
             raise InputError(f"{self._opened.name}: line {number}: {error}") from None
         except (ValueError, RecursionError) as error:
@@ -99,27 +101,25 @@ class JsonLines:
 
     def _column(self, name: str, rows: Rows) -> Any:
         values = [row.get(name) for _, row in rows]
-        for (number, _), value in zip(rows, values, strict=True):
-            if isinstance(value, dict | list):
-                place = f"{self._opened.name}: line {number}: column {name!r}"
-                raise InputError(f"{place}: given a nested value, expected text or a number")
         kinds = {type(value) for value in values if value is not None}
         if kinds <= {int, float}:
             exact = all(value is None or abs(value) < 2**63 for value in values)
             return pa.array(values if exact and kinds == {int} else _floats(values), from_pandas=True)
-        return pa.array(values if len(kinds) == 1 else _texts(values))
+        return pa.array(values if len(kinds) == 1 and list not in kinds else _texts(values))
 
 
 def _json_keys(rows: Rows) -> list[str]:
     return list(dict.fromkeys(name for _, row in rows for name in row))
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InputError(f"given two values called {twice!r}, expected different names")
+def _flat(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object with the values of an object inside it under both names: {"user": {"age": 3}} has user.age."""
+    values: dict[str, Any] = {}
+    for name, value in pairs:
+        inner = {f"{name}.{key}": each for key, each in value.items()} if isinstance(value, dict) else {name: value}
+        if twice := inner.keys() & values.keys():
+            raise InputError(f"given two values called {min(twice)!r}, expected different names")
+        values |= inner
     return values
 
 
@@ -148,14 +148,14 @@ class Parquet:
             self._file = papq.ParquetFile(opened.seekable(), buffer_size=BUFFER, pre_buffer=False)
         except (pa.ArrowException, OSError) as error:
             raise InputError(f"{opened.name}: given Parquet that cannot be read ({error}), expected it whole") from None
-        self.columns = list(self._file.schema_arrow.names)
+        self.columns = _flattened(self._file.schema_arrow.empty_table()).column_names
 
     def pieces(self, types: ColumnTypes, jobs: int = 1, first: int = 1) -> Iterator[Piece]:
         """Yield the rows; each column has the type it is stored as, which is that of all its rows."""
         names, total, seen = types.names(self.columns), self._file.metadata.num_rows, 0
         try:
             for batch in self._file.iter_batches(batch_size=PARQUET_ROWS, columns=names):
-                table = _without_views(pa.Table.from_batches([batch]).select(names))
+                table = _computable(_flattened(pa.Table.from_batches([batch])).select(names))
                 types.learn(table, final=True)
                 yield Piece(table, first + seen, (seen + len(batch)) / total, seen + len(batch) == total)
                 seen += len(batch)
@@ -163,13 +163,22 @@ class Parquet:
             raise InputError(f"{self._name}: given Parquet that cannot be read ({error}), expected it whole") from None
 
 
-def _without_views(table: pa.Table) -> pa.Table:
-    """Return views of texts as texts: Arrow computes little with views."""
-    fields = [
-        pa.field(column.name, pa.large_string()) if pa.types.is_string_view(column.type) else column
-        for column in table.schema
-    ]
-    return table.cast(pa.schema(fields)) if fields != [*table.schema] else table
+def _flattened(table: pa.Table) -> pa.Table:
+    """Return a table with the fields of a struct as columns, called as in JSON lines: user.age."""
+    while any(pa.types.is_struct(column.type) for column in table.schema):
+        table = table.flatten()
+    return table
+
+
+def _computable(table: pa.Table) -> pa.Table:
+    """Return views of texts as texts, with which Arrow computes little otherwise, and lengths of time as seconds."""
+    for place, column in enumerate(table.schema):
+        if pa.types.is_string_view(column.type):
+            table = table.set_column(place, column.name, table[place].cast(pa.large_string()))
+        elif pa.types.is_duration(column.type):
+            micros = table[place].cast(pa.duration("us"), safe=False).cast(pa.int64())
+            table = table.set_column(place, column.name, pc.divide(micros.cast(pa.float64()), 1e6))
+    return table
 
 
 # Folder: the files of one table, in order of their names; folders called key=value are a column.
@@ -252,6 +261,7 @@ def _numbers(values: list[Any]) -> list[Any]:
 
 COMMAS = re.compile(r"\s*[+-]?\d[\d.]*,[\d,]*\d*(\.\d+)?\s*")
 LOOKED_AT = 1000  # values of a text column examined for numbers in another spelling
+NUMBERS = (ReadAs.number, ReadAs.numeric)
 LOG = logging.getLogger("swapcal.tables")
 SEEM = {
     "percent": "looks like percentages and is read as text; --percent {} reads numbers",
@@ -259,6 +269,8 @@ SEEM = {
     "dates": "holds dates of unclear order and is read as text; --dates dmy or mdy reads them",
 }
 """The suggestion for a column that seems to need an option."""
+READ_AS = {"percent": "percentages, 12.5 % is read as 0.125", "currency": "amounts, read without the currency's sign"}
+"""How a column is read that needs an option and must be numbers."""
 
 
 @dataclass(frozen=True)
@@ -290,7 +302,8 @@ class Source:
         """
         self.require([*kinds, *(self.columns if unnamed else ()), *self.dialect.percent, *self.dialect.currency])
         self._suggest(kinds, unnamed)
-        types = ColumnTypes(kinds, unnamed, self.dialect, grows=self.follows or isinstance(self._format, Folder))
+        dialect = self.as_numbers(kinds)
+        types = ColumnTypes(kinds, unnamed, dialect, grows=self.follows or isinstance(self._format, Folder))
         judged, rows = set[str](), 0
         for piece in self._format.pieces(types, jobs):
             if not piece.total:
@@ -302,18 +315,29 @@ class Source:
             table, misfits = types.fit(piece.table)
             for misfit in misfits if unnamed is None else ():
                 row = int(misfit.wrong.argmax())
-                given = not_a(misfit.expected, misfit.column[row].as_py(), misfit.name, self.dialect)
+                given = not_a(misfit.expected, misfit.column[row].as_py(), misfit.name, dialect)
                 raise InputError(f"row {piece.first + row}: column {misfit.name!r}: {given}")
             yield piece._replace(table=table, misfits=misfits)
             rows += piece.total
         if not rows and not self.follows:
             raise InputError(f"{self.name}: given no rows, expected some")
 
+    def as_numbers(self, kinds: Mapping[str, ReadAs]) -> Dialect:
+        """Return the dialect with those columns as percentages and amounts that look so and must be numbers."""
+        numbers = {name: option for name, option in self.seem.items() if kinds.get(name) in NUMBERS}
+        spelt: dict[str, Any] = {
+            sign: (*getattr(self.dialect, sign), *(name for name, option in numbers.items() if option == sign))
+            for sign in ("percent", "currency")
+        }
+        return replace(self.dialect, **spelt)
+
     def _suggest(self, kinds: Mapping[str, ReadAs], unnamed: ReadAs | None) -> None:
-        """Log the columns whose type is inferred and that seem to need an option."""
+        """Log the columns whose type is inferred and that seem to need an option, and how others are read."""
         for name, option in self.seem.items():
             if kinds.get(name, unnamed) in (ReadAs.feature, ReadAs.any):
-                LOG.warning("column %r %s", name, SEEM[option].format(name))
+                LOG.warning("column %r %s", name, SEEM[option].format(quote(name)))
+            elif kinds.get(name) in NUMBERS and option in READ_AS:
+                LOG.info("column %r: %s", name, READ_AS[option])
 
     def _refuse_commas(self, table: pa.Table, types: ColumnTypes, judged: set[str], first: int) -> None:
         """Raise InputError for text that begins mostly with numbers in another spelling: they are no categories."""
@@ -330,7 +354,7 @@ class Source:
                 raise InputError(
                     f"{self.name}: row {first + row}: column {name!r}: given {like[0]!r}, expected a number with "
                     f"{'a decimal comma' if self.dialect.decimal == ',' else 'a decimal point'}; {hint}, "
-                    f"--categorical {name} takes such values as text"
+                    f"--categorical {quote(name)} takes such values as text"
                 )
 
 
