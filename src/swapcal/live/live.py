@@ -245,12 +245,12 @@ class Live:
             limits["silence"] = self._span.value(limits["silence"])
         turn = {"order": ORDERS[self._open_forecasts.patience is not None], "patience": self._open_forecasts.patience}
         hashed = self.contexts.hashed
-        own = {"learner": "sparse", "products": [[*names] for names in hashed if len(names) == 2]} if hashed else {}
+        own: dict[str, Any] = {} if self._learner.size == FULL else {"size": self._learner.size}
+        own |= {"learner": "sparse", "products": [[*names] for names in hashed if len(names) == 2]} if hashed else {}
         return {
             **self.contexts.settings,
             **self._engine,
             "learner": "ridge",
-            "size": self._learner.size,
             **own,
             "models": list(self._learner.models),
             **limits,
