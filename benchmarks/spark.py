@@ -19,6 +19,7 @@ standardises the features, which is a pass of its own, fingerprints the rows, ke
 import argparse
 import os
 import pickle
+import resource
 import sys
 import tempfile
 import time
@@ -38,11 +39,13 @@ from pyspark.sql.streaming import StatefulProcessor
 
 from swapcal import SwapClassifier
 from swapcal.adapters.spark import audit, forecast, score
-from swapcal.adapters.spark.forecasting import ROCKSDB, STORE
+from swapcal.adapters.spark.forecasting import ROCKSDB, STORE, Kept
+from swapcal.adapters.spark.keyed import TIME, EventRoles
 
 KEYS, PER_KEY, TRIGGERS, ROUNDS = 40, 500, 4, 3
 NUMBERS, CATEGORIES = [f"x{j}" for j in range(9)], {"c0": 3, "c1": 7, "c2": 12, "c3": 30}
 LATE = (500, 1000)
+ANSWER = "key bigint, id bigint, p double"
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -179,6 +182,22 @@ class RiverModels(StatefulProcessor):
         pass
 
 
+class NoModel(StatefulProcessor):
+    """What the operator costs by itself: a kilobyte is read and written for each key, and one half is forecast."""
+
+    def init(self, handle: Any) -> None:
+        self._state = handle.getValueState("model", "content binary")
+
+    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:
+        self._state.get()
+        batch = pd.concat(list(rows), ignore_index=True)
+        self._state.update((bytes(1_000),))
+        yield pd.DataFrame({"key": key[0], "id": batch["id"], "p": 0.5})
+
+    def close(self) -> None:
+        pass
+
+
 def events(late: bool) -> pd.DataFrame:
     """Return rows of a keyed stream in order of time, whose unit is one record of every key."""
     rng, n = np.random.default_rng(0), KEYS * PER_KEY * TRIGGERS
@@ -220,21 +239,86 @@ def keyed(spark: Any, folder: Path, late: bool) -> None:
         return first
 
     def river(stream: Any) -> Any:
-        schema = "key bigint, id bigint, p double"
-        return stream.groupBy("key").transformWithStateInPandas(RiverModels(), schema, "append", "none")
+        return stream.groupBy("key").transformWithStateInPandas(RiverModels(), ANSWER, "append", "none")
 
-    def swapcal(stream: Any, beside: int) -> Any:
-        return forecast(stream, key="key", id="id", target="y", time="at", beside=beside)
+    def nothing(stream: Any) -> Any:
+        return stream.groupBy("key").transformWithStateInPandas(NoModel(), ANSWER, "append", "none")
+
+    def swapcal(stream: Any, size: str) -> Any:
+        return forecast(stream, key="key", id="id", target="y", time="at", beside=KEYS, size=size)
 
     contest(
         f"keyed forecasts: {len(rows):,} rows of 13 columns, outcomes {'late' if late else 'at once'}, {KEYS} keys",
         len(rows),
         {
             "river, scaled and one-hot LogisticRegression": lambda: run(river),
-            "swapcal, keys in the workers' memory": lambda: run(lambda stream: swapcal(stream, KEYS)),
+            "swapcal, keys in the workers' memory": lambda: run(lambda stream: swapcal(stream, "full")),
+            "swapcal, small, keys in the workers' memory": lambda: run(lambda stream: swapcal(stream, "small")),
+            "no model, a kilobyte of state": lambda: run(nothing),
         },
         steady=int(np.sum(rows["at"] >= PER_KEY)),
     )
+
+
+class Store:
+    """Stands in for Spark's state store: a value, or a list of them, for each key."""
+
+    def __init__(self) -> None:
+        self.key = 0
+        self.values: dict[tuple[str, int], list[Any]] = {}
+
+    def getValueState(self, name: str, schema: str) -> Any:
+        return Held(self, name)
+
+    def getListState(self, name: str, schema: str) -> Any:
+        return Held(self, name)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all contents."""
+        values = (value for values in self.values.values() for value in values)
+        return sum(len(part) for value in values for part in value if isinstance(part, bytes))
+
+
+class Held(NamedTuple):
+    """One kind of state of the store's present key."""
+
+    store: Store
+    name: str
+
+    def get(self) -> Any:
+        found = self.store.values.get((self.name, self.store.key), [])
+        return iter(found) if self.name == "since" else found[0] if found else None
+
+    def update(self, value: Any) -> None:
+        self.store.values[self.name, self.store.key] = [value]
+
+    def appendValue(self, value: Any) -> None:
+        self.store.values.setdefault((self.name, self.store.key), []).append(value)
+
+    def clear(self) -> None:
+        self.store.values.pop((self.name, self.store.key), None)
+
+
+def many_keys(keys: int, rows: int) -> None:
+    """Tell what a worker spends on very many keys of a few rows each, Spark left out."""
+    store, roles = Store(), EventRoles("id", "y", (*NUMBERS, *CATEGORIES), matures=False, numbered=True)
+    kept, spent = Kept(store, roles, {"size": "small"}, True, 32), 0.0
+    for batch in range(2):
+        for store.key in range(keys):
+            rng = np.random.default_rng([store.key, batch])
+            columns: dict[str, list[Any]] = {name: rng.standard_normal(rows).tolist() for name in NUMBERS}
+            columns |= {name: [f"{name} {k}" for k in rng.integers(0, n, rows)] for name, n in CATEGORIES.items()}
+            columns |= {"id": [f"{batch}{k}" for k in range(rows)], TIME: [float(batch)] * rows}
+            columns["y"] = rng.integers(0, 2, rows).astype(float).tolist()
+            start = time.process_time()
+            kept.play(columns)
+            spent += time.process_time() - start
+        done, memory = (batch + 1) * keys, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+        print(f"{keys:,} keys, {done:,} batches of {rows} rows: {1e3 * spent / done:.1f} ms of processor each")
+        print(
+            f"  {store.nbytes / keys / 1e3:.1f} kB of state a key, at most {memory:,.0f} MB, store included", flush=True
+        )
 
 
 def scores(spark: Any, folder: Path, rows: int, features: int) -> None:
@@ -300,9 +384,14 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--features", type=int, default=10)
     parser.add_argument("--master", default="local-cluster[2,1,1024]")
-    parser.add_argument("--only", choices=["audit", "keyed", "keyed-at-once", "scores"])
+    parser.add_argument("--only", choices=["audit", "keyed", "keyed-at-once", "many-keys", "scores"])
+    parser.add_argument("--keys", type=int, default=2_000)
     options = parser.parse_args()
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+    if options.only in (None, "many-keys"):
+        many_keys(options.keys, rows=3)
+    if options.only == "many-keys":
+        return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         spark = session(folder, options.master)

@@ -78,7 +78,7 @@ class ReferenceExperts:
         return np.append(1.0, np.asarray(x)[self.first :] / self.norm)
 
     def features(self, keys: Any, values: Any, pairs: Any) -> Any:
-        mask = kernels.PAIR_MASK if pairs else kernels.LINEAR_MASK
+        mask = np.uint64((kernels.PAIR_SLOTS if pairs else kernels.LINEAR_SLOTS) - 1)
         listed = [(int(k & mask), v) for k, v in zip(keys, values, strict=True) if v != 0]
         bias = 1.0 if pairs else max(1.0, math.sqrt(sum(v * v for _, v in listed)))
         listed.insert(0, (int(kernels.BIAS & mask), bias))

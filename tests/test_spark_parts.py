@@ -226,12 +226,13 @@ def no_memory() -> Any:
 
 
 @pytest.mark.parametrize("remember", [True, False])
-@pytest.mark.parametrize("most", [0, 40, 10_000])
+@pytest.mark.parametrize(("most", "read"), [(0, 0), (250, 0), (10_000, 0), (10_000, 10_000)])
 def test_what_is_kept_goes_on_from_memory_or_from_the_store(
-    most: int, remember: bool, no_memory: None, monkeypatch: pytest.MonkeyPatch
+    most: int, read: int, remember: bool, no_memory: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An archive is written after every batch, now and then, or only at first; memory is lost in between, or not."""
+    """An archive is written after every batch, now and then, or never; memory is lost in between, or not."""
     monkeypatch.setattr(forecasting, "ROWS", most)
+    monkeypatch.setattr(forecasting, "READ_ROWS", read)
     by_heart, forgetful, always = Store(), Store(), Store()
     memories: dict[Store, dict[bytes, Any]] = {store: {} for store in (by_heart, forgetful, always)}
     for number, batch in enumerate(keyed_batches(6)):
@@ -244,13 +245,35 @@ def test_what_is_kept_goes_on_from_memory_or_from_the_store(
         pd.testing.assert_frame_equal(told[0], told[1])
         pd.testing.assert_frame_equal(told[0], told[2])
     assert (len(by_heart.rows) > 0) == (most > 0)
-    assert not always.rows, "what must be read anyway is written as a whole"
+    assert (len(always.rows) > 0) == (read > 0), "what must be read anyway is written as a whole, if there is much"
     monkeypatch.setattr(forecasting, "BESIDE", {})
     states = [keeper(store, 0, remember)._found().keyed.live.to_state() for store in memories]
     assert (states[0].arrays["labelled.y"].size > 0) == remember
     for name, array in states[0].arrays.items():
         for other in states[1:]:
             np.testing.assert_array_equal(array, other.arrays[name], err_msg=name)
+
+
+def test_a_key_that_is_rows_so_far_keeps_its_settings(no_memory: None) -> None:
+    store, other, (first, second) = Store(), Store(), keyed_batches(2)
+    for each in (store, other):
+        played(keeper(each, 0), first)
+    assert len(store.rows) == 1
+    restarted = forecasting.Kept(store, KEPT, {**spark_events.SETTINGS, "seed": 5}, True, 0)
+    pd.testing.assert_frame_equal(played(restarted, second), played(keeper(other, 0), second))
+
+
+def test_what_earlier_versions_kept_is_read(no_memory: None) -> None:
+    """They did not compress."""
+    store, other, (first, second, third) = Store(), Store(), keyed_batches(3)
+    for each in (store, other):
+        played(keeper(each, 0), first)
+        played(keeper(each, 0), second)
+    content, clock = store.values["live"]
+    store.values["live"] = forecasting._expanded(content), clock
+    store.rows[:] = [(forecasting._expanded(entry),) for (entry,) in store.rows]
+    assert store.values["live"] != other.values["live"]
+    pd.testing.assert_frame_equal(played(keeper(store, 0), third), played(keeper(other, 0), third))
 
 
 def test_a_batch_played_again_starts_from_what_the_store_holds(no_memory: None) -> None:
@@ -271,10 +294,11 @@ def test_a_key_that_failed_is_read_again(no_memory: None, monkeypatch: pytest.Mo
     keeping = keeper(store, 8)
     with monkeypatch.context() as patch:
         patch.setattr(keeping._head, "update", lambda value: 1 / 0)
+        before = [*store.rows]
         with pytest.raises(ZeroDivisionError):
             played(keeping, second)
     assert not forecasting.BESIDE
-    store.rows.clear()  # Spark drops what a failed task wrote
+    store.rows[:] = before  # Spark drops what a failed task wrote
     assert set(played(keeper(store, 8), second)["event"]) == {"forecast", "learned"}
 
 

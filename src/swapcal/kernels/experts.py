@@ -94,7 +94,7 @@ RATES = np.array([0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 0.03, 0.1, 0.3, 1.0, 0.3, 1.0,
 
 LINEAR_SLOTS, PAIR_SLOTS = 1 << 16, 1 << 17
 LINEAR_ROW, PAIRED_ROW = 16, 8
-LINEAR_MASK, PAIR_MASK = np.uint64(LINEAR_SLOTS - 1), np.uint64(PAIR_SLOTS - 1)
+SMALL_LINEAR_SLOTS, SMALL_PAIR_SLOTS = 1 << 10, 1 << 9  # of a small bank; any powers of two up to the above would do
 PAIR_SHIFT = np.uint64(64 - 17)  # the high bits that number PAIR_SLOTS
 CROSSED = 32  # columns whose pairs are looked at; the square of it bounds the work per row
 BIAS = np.uint64(0x5851F42D4C957F2D)
@@ -141,10 +141,10 @@ class Bank(NamedTuple):
     """Weights of every expert and of the blend."""
 
     linear: Single
-    """(LINEAR_SLOTS, 16) one row, one cache line, per hashed feature: the SGD experts' weights, the AdaGrad experts'
-    weights, AdaGrad's sums of squared gradients, padding."""
+    """(LINEAR_SLOTS or fewer, 16) one row, one cache line, per hashed feature: the SGD experts' weights, the AdaGrad
+    experts' weights, AdaGrad's sums of squared gradients, padding."""
     paired: Single
-    """(PAIR_SLOTS, 8) the same for the experts that see pairs."""
+    """(PAIR_SLOTS or fewer, 8) the same for the experts that see pairs."""
     newton: Newton
     """the second-order experts"""
     weights: Array
@@ -205,24 +205,32 @@ class Workspace(NamedTuple):
 
 
 @inlined
-def list_features(keys: Keys, values: Array, work: Workspace) -> int:
+def last_row(table: Single) -> np.uint64:
+    """Return the bits of a hash that number the rows of a table."""
+    return np.uint64(table.shape[0] - 1)
+
+
+@inlined
+def list_features(bank: Bank, keys: Keys, values: Array, work: Workspace) -> int:
     """List a row's features with a bias; return their number."""
-    work.slots[0] = np.int64(BIAS & LINEAR_MASK)
-    work.pair_slots[0] = np.int64(BIAS & PAIR_MASK)
+    linear, paired = last_row(bank.linear), last_row(bank.paired)
+    work.slots[0] = np.int64(BIAS & linear)
+    work.pair_slots[0] = np.int64(BIAS & paired)
     work.amounts[0] = 1.0
     n = 1
     for k in range(keys.shape[0]):
         if values[k] != 0.0:
-            work.slots[n] = np.int64(keys[k] & LINEAR_MASK)
-            work.pair_slots[n] = np.int64(keys[k] & PAIR_MASK)
+            work.slots[n] = np.int64(keys[k] & linear)
+            work.pair_slots[n] = np.int64(keys[k] & paired)
             work.amounts[n] = values[k]
             n += 1
     return n
 
 
 @inlined
-def list_pairs(keys: Keys, work: Workspace, n: int) -> int:
+def list_pairs(bank: Bank, keys: Keys, work: Workspace, n: int) -> int:
     """Append the pairs of columns' symbols; return the number of features and pairs."""
+    last = last_row(bank.paired)
     columns = min(keys.shape[0] // ENTRIES, CROSSED)
     for a in range(columns):
         left = keys[ENTRIES * a]
@@ -232,7 +240,7 @@ def list_pairs(keys: Keys, work: Workspace, n: int) -> int:
                 right = keys[ENTRIES * b]
                 if right != NO_SYMBOL:
                     # keys are well mixed already: one multiplication spreads their sum over the high bits
-                    work.pair_slots[n] = np.int64(((left + right) * MIX_1) >> PAIR_SHIFT)
+                    work.pair_slots[n] = np.int64((((left + right) * MIX_1) >> PAIR_SHIFT) & last)
                     n += 1
     return n
 
@@ -305,8 +313,8 @@ def paired_margins(weights: Single, work: Workspace) -> None:
 @inlined
 def look(bank: Bank, keys: Keys, values: Array, x: Array, view: View, dim: int, work: Workspace) -> None:
     """Look at a row: its features, and every expert's margin."""
-    work.sizes[0] = list_features(keys, values, work)
-    work.sizes[1] = list_pairs(keys, work, work.sizes[0])
+    work.sizes[0] = list_features(bank, keys, values, work)
+    work.sizes[1] = list_pairs(bank, keys, work, work.sizes[0])
     scale_features(work, work.sizes[0], work.sizes[1])
     linear_margins(bank.linear, work)
     paired_margins(bank.paired, work)
@@ -808,11 +816,11 @@ def share_blend(bank: Bank, shares: Array) -> None:
 
 @jit
 def put_scores(probabilities: Array, weights: Array, X: Array) -> None:
-    """Write the probabilities into the coordinates after the constant: the blend's as it is, others stabilised.
+    """Write probabilities, one per weight, behind the constant: the blend's as it is, others stabilised.
 
     The engine's prior is the blend itself, and a linear coordinate can say so exactly.
     """
     for t in range(probabilities.shape[0]):
         X[t, 1] = weights[0] * (2.0 * probabilities[t, 0] - 1.0)
-        for e in range(1, probabilities.shape[1]):
+        for e in range(1, weights.shape[0]):
             X[t, 1 + e] = weights[e] * stabilised(probabilities[t, e])

@@ -36,6 +36,8 @@ from swapcal.kernels.experts import (
     SAID_BASE,
     SAID_STACK,
     SCORED,
+    SMALL_LINEAR_SLOTS,
+    SMALL_PAIR_SLOTS,
     VARIANCE,
     Bank,
     Single,
@@ -124,13 +126,17 @@ DENSE = ("weights", "covariance", "shares", "merits", "runs", "shortfalls", "cou
 NO_FEATURES = View(1, 1.0)
 ONCE = np.ones(1)  # the weights of labels that count once each
 AT_FIRST = np.array([0.02, 0.08, 0.9])  # belief in the stacks without and with users' scores, and in these as given
+FULL, SMALL = "full", "small"
+SLOTS = {FULL: (LINEAR_SLOTS, PAIR_SLOTS), SMALL: (SMALL_LINEAR_SLOTS, SMALL_PAIR_SLOTS)}
+"""Rows of the two hashed tables, by the size of a `Live`."""
 WIDTH = 1 << 12  # columns of the matrix an outside partial_fit model sees
 ONLY = np.zeros(1, np.int64)
 run_one = DirectCall(run_experts)
 
 
-def file_fields(scores: int, shapes: Shapes) -> dict[str, Field]:
+def file_fields(scores: int, size: str, shapes: Shapes) -> dict[str, Field]:
     """Return the arrays of a state from `Experts.to_state`; the kernels go through the first `newton.met` weights."""
+    linear, paired = SLOTS[size]
     stacks, inputs = 1 + (scores > 0), 1 + EXPERTS + scores
     earlier = scores > 0 and shapes["shares"] == (stacks,)  # the scores as given took no part
     width = padded(min(shapes["newton.weights"][1], MOST_DIM) or 1)
@@ -144,9 +150,9 @@ def file_fields(scores: int, shapes: Shapes) -> dict[str, Field]:
         "counts": floats(COUNTS),
         "curve": floats(CURVE),
         "spread": floats(CURVE, CURVE),
-        "linear_used": integers("linear", least=0, most=LINEAR_SLOTS - 1, rises=True),
+        "linear_used": integers("linear", least=0, most=linear - 1, rises=True),
         "linear": singles("linear", LINEAR_ROW),
-        "paired_used": integers("paired", least=0, most=PAIR_SLOTS - 1, rises=True),
+        "paired_used": integers("paired", least=0, most=paired - 1, rises=True),
         "paired": singles("paired", PAIRED_ROW),
         "newton.weights": floats(NEWTON, width),
         "newton.factor": floats(NEWTON, factor_size(width)),
@@ -185,13 +191,14 @@ def expert_keys() -> tuple[str, ...]:
     return ("blend", *hashed, *(f"Newton {ridge:.4g}" for ridge in RIDGES.tolist()))
 
 
-def expert_weights() -> dict[str, float]:
-    """Return each forecast's weight as a coordinate: 1 for the blend, 0.2 for an expert.
+def expert_weights(size: str = FULL) -> dict[str, float]:
+    """Return each forecast's weight as a coordinate: 1 for the blend, 0.2 for an expert; of a small one the blend's.
 
     The ridge penalty makes a small coordinate expensive to rely on, so the engine starts from the blend and departs
     from it where the data insist.
     """
-    return {key: BLEND_WEIGHT if key == "blend" else EXPERT_WEIGHT for key in expert_keys()}
+    keys = expert_keys()[: 1 if size == SMALL else None]
+    return {key: BLEND_WEIGHT if key == "blend" else EXPERT_WEIGHT for key in keys}
 
 
 class Experts(Writable):
@@ -211,6 +218,7 @@ class Experts(Writable):
     view : where in a context the raw features are, and their largest norm.
     models : how many of them, the last ones, are of models that learn beside the experts. The blend starts from the
         others: a model has to do well before it is relied on.
+    size : "full", or "small" for hashed tables of a hundredth of the rows, which more features share.
 
     Examples
     --------
@@ -223,7 +231,7 @@ class Experts(Writable):
     True
     """
 
-    def __init__(self, scores: int = 0, view: View = NO_FEATURES, models: int = 0) -> None:
+    def __init__(self, scores: int = 0, view: View = NO_FEATURES, models: int = 0, size: str = FULL) -> None:
         n, own = 1 + EXPERTS + scores, 1 + EXPERTS
         weights, covariance = np.zeros((1 + (scores > 0), n)), np.zeros((1 + (scores > 0), n, n))
         covariance[PLAIN, range(own), range(own)] = PRIOR
@@ -233,8 +241,8 @@ class Experts(Writable):
         self.scores = scores
         self.view = view
         self._bank = Bank(
-            _table(LINEAR_SLOTS, LINEAR_ROW, LINEAR),
-            _table(PAIR_SLOTS, PAIRED_ROW, PAIRED),
+            _table(SLOTS[size][0], LINEAR_ROW, LINEAR),
+            _table(SLOTS[size][1], PAIRED_ROW, PAIRED),
             blank_newton(1),
             weights,
             covariance,
@@ -337,10 +345,10 @@ class Experts(Writable):
         return State(arrays, {"scores": self.scores})
 
     @classmethod
-    def from_state(cls, state: State, view: View = NO_FEATURES) -> "Experts":
+    def from_state(cls, state: State, view: View = NO_FEATURES, size: str = FULL) -> "Experts":
         """Rebuild from `to_state`; the state must have been checked."""
         arrays, manifest = state
-        experts = cls(int(manifest["scores"]), view)
+        experts = cls(int(manifest["scores"]), view, size=size)
         for name, _ in TABLES:
             getattr(experts._bank, name)[arrays[f"{name}_used"]] = arrays[name]
         for name in DENSE:

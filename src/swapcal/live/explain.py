@@ -50,8 +50,9 @@ def explain_row(learner: Learner, rows: Rows, row: int) -> Explanation:
     base, weights = learner.experts.base_rate(rows.memory[row]), learner.contexts.reserved_weights
     neutral = _neutral(base, weights, len(x))
     own, per_point = theta * (x - neutral), 2.0 * weights[0] * theta[1]
-    steps, nothing = _revealed(learner, rows, row, x, base)
-    names = _named_columns(learner.contexts, x)
+    seen = rows.x[row, : max(len(x), int(rows.dims[row]))]  # by the experts; more than x if the engine is small
+    steps, nothing = _revealed(learner, rows, row, seen, base)
+    names = _named_columns(learner.contexts, seen)
     amounts: dict[Name, float] = defaultdict(float)
     for player, step in steps.items():
         amounts[names.get(player, (player, "model"))] += per_point * step
@@ -120,7 +121,7 @@ def _named_places(learner: Learner, columns: dict[str, Name], dim: int) -> Itera
     owners = {place: columns[column] for column in columns for place in contexts.places(column)}
     models = 1 + len(contexts.reserved_weights)
     for place, name in enumerate(contexts.names[:dim]):
-        if 1 < place < 1 + BANK:
+        if 1 < place < min(1 + BANK, models):
             yield place, (f"expert: {expert_names()[place - 1]}", "expert")
         elif place > 1:
             yield place, owners.get(place, (name, "model" if place < models else "product"))

@@ -13,7 +13,7 @@ from swapcal.archive import State, nested, part
 from swapcal.arrays import AnyArray, Array, Flags, Integers, Keys
 from swapcal.engine.certificate import Certificate, IssuedErrors
 from swapcal.engine.forecast import Forecast
-from swapcal.engine.forecaster import NO_MIX, Forecaster
+from swapcal.engine.forecaster import MOST_DIM, NO_MIX, Forecaster
 from swapcal.engine.groups import GroupCertificate, GroupErrors
 from swapcal.engine.sparse import SparseForecaster
 from swapcal.features import Contexts, Encoded
@@ -23,7 +23,7 @@ from swapcal.kernels.encode import ENTRIES
 from swapcal.kernels.experts import View, put_scores
 from swapcal.kernels.jit import DirectCall
 from swapcal.kernels.state import ROUNDING, T_MEAN, T_P, T_SLOT_LOW, TICKET
-from swapcal.live.experts import ONCE, ExpertModel, Experts, Row, Rows, expert_names
+from swapcal.live.experts import FULL, ONCE, ExpertModel, Experts, Row, Rows, expert_names
 from swapcal.live.unseen import FAIR, Unseen, coin, neighbouring_level
 
 Allowances = Mapping[int, tuple[float, float]]
@@ -38,17 +38,25 @@ put_scores_of_one = DirectCall(put_scores)
 class Learner:
     """What forecasts and learns, given rows that are encoded already; it knows no ids and no clocks."""
 
-    def __init__(self, contexts: Contexts, models: dict[str, ExpertModel], engine: dict[str, Any]) -> None:
+    def __init__(
+        self, contexts: Contexts, models: dict[str, ExpertModel], engine: dict[str, Any], size: str = FULL
+    ) -> None:
         self.contexts = contexts
+        self.size = size
         self.models = models
         self.unseen = Unseen(FAIR)
         self.span = contexts.span
         """of the outcomes as callers give them; here all are shares of it, but for outside models"""
-        self.experts = Experts(len(contexts.settings["scores"]) + len(models), _view(contexts), len(models))
+        self.experts = Experts(len(contexts.settings["scores"]) + len(models), _view(contexts), len(models), size)
         self.forecaster: Forecaster | None = None
         self._engine = engine
         self._row: Row | None = None
         """room for one record, as long as they are encoded in the same arrays"""
+
+    @property
+    def reach(self) -> int:
+        """Coordinates that the engine sees, which of a small one are the blend's and those of scores."""
+        return MOST_DIM if self.size == FULL else 1 + len(self.contexts.reserved_weights) + self.experts.scores
 
     @property
     def opinions(self) -> int:
@@ -110,7 +118,7 @@ class Learner:
             rows.x[fresh] = x
         rows.ticket[fresh, T_SLOT_LOW] = -1.0
         rows.ticket[fresh, T_MEAN] = self._allowed(rows.scores[fresh])
-        needed = np.maximum.accumulate(np.where(issuing, rows.dims[order], 0))
+        needed = np.minimum(np.maximum.accumulate(np.where(issuing, rows.dims[order], 0)), self.reach)
         moved = self._moved(rows, order[issuing], np.flatnonzero(issuing), y, allowances)
         for a, b in equal_stretches(needed, [*moved]):
             engine, part = self._sized(int(needed[a])), slice(a, b) if in_order else order[a:b]
@@ -150,6 +158,7 @@ class Learner:
         """Step through one event of one row, without what it takes for many."""
         x, dim, engine = row.x, int(row.dims[0]), self.forecaster
         self.experts.step_one(row, dim, label, weight)
+        dim = min(dim, self.reach)
         if label[0] != label[0]:
             put_scores_of_one.call(row.judged, self.contexts.reserved_weights, x)
             row.ticket[0, T_SLOT_LOW] = -1.0
@@ -247,7 +256,7 @@ class Learner:
 
     def certificate(self, window: float | None = None, *, weighted: bool = False) -> Certificate:
         """Return the engine's certificate; before the first record that of an engine which has seen nothing."""
-        engine = self._new_engine(self.contexts.dim) if self.forecaster is None else self.forecaster
+        engine = self._new_engine(min(self.contexts.dim, self.reach)) if self.forecaster is None else self.forecaster
         found = engine.weighted_certificate(window) if weighted else engine.certificate(window)
         return found if self.span == UNIT else found.scaled(self.span.width)
 
@@ -279,7 +288,7 @@ class Learner:
         """Take over a state from `to_state`."""
         self.contexts = Contexts.from_state(part(state, "contexts"))
         self.contexts.span = self.span
-        self.experts = Experts.from_state(part(state, "experts"), _view(self.contexts))
+        self.experts = Experts.from_state(part(state, "experts"), _view(self.contexts), self.size)
         if state.manifest["forecaster"] is not None:
             self._restore_engine(part(state, "forecaster"))
 
@@ -297,9 +306,14 @@ class SparseLearner(Learner):
     forecaster: SparseForecaster | None  # type: ignore[assignment]
 
     def __init__(
-        self, contexts: Contexts, models: dict[str, ExpertModel], engine: dict[str, Any], hashed: list[tuple[str, ...]]
+        self,
+        contexts: Contexts,
+        models: dict[str, ExpertModel],
+        engine: dict[str, Any],
+        hashed: list[tuple[str, ...]],
+        size: str = FULL,
     ) -> None:
-        super().__init__(contexts, models, engine)
+        super().__init__(contexts, models, engine, size)
         self.contexts.hashed = hashed
 
     def row(self, record: Mapping[str, Any], name: object) -> Rows:

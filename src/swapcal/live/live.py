@@ -26,9 +26,9 @@ from swapcal.engine.groups import GroupCertificate
 from swapcal.engine.sparse import SparseForecaster
 from swapcal.features import Contexts, Encoded
 from swapcal.kernels.state import TICKET
-from swapcal.live.experts import EXPERT_WEIGHT, Rows, as_model, expert_names, expert_weights
+from swapcal.live.experts import EXPERT_WEIGHT, FULL, Rows, as_model, expert_names, expert_weights
 from swapcal.live.explain import explain_row
-from swapcal.live.learner import BANK, Learner, SparseLearner
+from swapcal.live.learner import Learner, SparseLearner
 from swapcal.live.monitor_feed import MonitorFeed, Values, counting_rows
 from swapcal.live.open_forecasts import (
     CORRECTION,
@@ -50,6 +50,7 @@ from swapcal.live.validation import (
     Maturity,
     alone,
     as_mappings,
+    check_size,
     checked_id,
     counted_rows,
     each_label,
@@ -130,6 +131,10 @@ class Live:
         maturity is known: a label waits until all earlier forecasts have theirs or have expired, which keeps labels
         that come early from being a biased sample.
     patience : with order "issue", the number of later forecasts after which one is no longer waited for.
+    size : "full", or "small" for very many objects, such as one for each key of a stream, whose states take about a
+        tenth: the experts' hashed tables have 1,024 and 512 rows, which many values share, and the levels compete with
+        linear functions of the blend and of your scores only. Without models, and with groups only for the learner
+        "sparse". docs/scale.md compares the two.
     learner : "ridge", or "sparse" for groups with 10⁴ to 10⁶ values: each value of the columns in `groups`, and each
         pair of values of the pairs in `products`, is a group to the engine, by the hash of column and value, whenever
         it first comes. The engine is then `SparseForecaster`, whose levels compete with the correction of any one
@@ -181,6 +186,7 @@ class Live:
         window: float | None = None,
         seed: int = 0,
         learner: str = "ridge",
+        size: str = FULL,
         matures: Any = None,
         silence: int | None = None,
         burst: int | None = None,
@@ -209,9 +215,10 @@ class Live:
             categories=categories,
             max_dim=max_dim,
             fourier=fourier,
-            reserved=expert_weights() | dict.fromkeys(wrapped, EXPERT_WEIGHT),
+            reserved=expert_weights(size) | dict.fromkeys(wrapped, EXPERT_WEIGHT),
             seed=seed,
         )
+        check_size(size, {"models": wrapped, "groups": () if sparse else contexts.settings["groups"]})
         contexts.read_scores_in(span)
         hashed = hashed_groups(contexts.settings, products) if sparse else []
         given = bool(wrapped) or bool(contexts.settings["scores"])
@@ -221,7 +228,9 @@ class Live:
             "window": None if window is None else _validate.window(window),
         }
         own = {**self._engine, "seed": seed}
-        self._learner = SparseLearner(contexts, wrapped, own, hashed) if hashed else Learner(contexts, wrapped, own)
+        self._learner = (
+            SparseLearner(contexts, wrapped, own, hashed, size) if hashed else Learner(contexts, wrapped, own, size)
+        )
         limits, maturity = read_limits(max_open, expires, lifetime), read_maturity(matures, silence, burst, span)
         self._open_forecasts = OpenForecasts(limits, read_patience(order, patience, burst), maturity, span, seed)
         self._belief: dict[str, Any] = {"unseen": unseen, "prior": prior}
@@ -238,7 +247,8 @@ class Live:
             limits["silence"] = self._span.value(limits["silence"])
         turn = {"order": ORDERS[self._open_forecasts.patience is not None], "patience": self._open_forecasts.patience}
         hashed = self.contexts.hashed
-        own = {"learner": "sparse", "products": [[*names] for names in hashed if len(names) == 2]} if hashed else {}
+        own: dict[str, Any] = {} if self._learner.size == FULL else {"size": self._learner.size}
+        own |= {"learner": "sparse", "products": [[*names] for names in hashed if len(names) == 2]} if hashed else {}
         return {
             **self.contexts.settings,
             **self._engine,
@@ -269,7 +279,8 @@ class Live:
     def names(self) -> tuple[str, ...]:
         """Each coordinate in the user's words."""
         constant, *others = self.contexts.names
-        return (constant, *expert_names(), *others[BANK:])
+        bank = len(expert_weights(self._learner.size))
+        return (constant, *expert_names()[:bank], *others[bank:])
 
     @property
     def experts(self) -> tuple[str, ...]:
@@ -1003,6 +1014,8 @@ class Live:
         }
         if self.contexts.hashed:
             own["hashed"] = [[*names] for names in self.contexts.hashed]
+        if self._learner.size != FULL:
+            own["size"] = self._learner.size
         if self._span != UNIT:
             own["range"] = [self._span.low, self._span.high]
         if not len(self._scheduler.score_sums):
@@ -1042,10 +1055,13 @@ class Live:
         ordered = {name: (models or {})[name] for name in manifest["models"]}
         seed = manifest["contexts"]["settings"]["seed"]
         span = Span(*manifest.get("range", UNIT))
-        live = cls(**manifest["engine"], **manifest["limits"], seed=seed, models=ordered, **span._asdict())
+        size = manifest.get("size", FULL)
+        live = cls(**manifest["engine"], **manifest["limits"], seed=seed, models=ordered, size=size, **span._asdict())
         hashed = [tuple(names) for names in manifest.get("hashed", ())]
         if hashed:
-            live._learner = SparseLearner(live.contexts, live._learner.models, {**live._engine, "seed": seed}, hashed)
+            live._learner = SparseLearner(
+                live.contexts, live._learner.models, {**live._engine, "seed": seed}, hashed, size
+            )
         live._learner.restore(state)
         live._belief = manifest.get("belief", {"unseen": FAIR, "prior": None})
         live._learner.unseen = read_unseen(**live._belief, scores=live.contexts.settings["scores"], span=span)

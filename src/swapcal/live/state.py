@@ -37,7 +37,7 @@ from swapcal.kernels.encode import ENTRIES
 from swapcal.kernels.experts import BESIDE, EXPERTS, SAID
 from swapcal.kernels.state import T_SLOT_HIGH, T_SLOT_LOW, TICKET
 from swapcal.live import experts
-from swapcal.live.experts import expert_weights
+from swapcal.live.experts import FULL, SMALL, expert_weights
 from swapcal.live.validation import LEAST_WEIGHT, MOST_WEIGHT
 
 COUNT = whole(0, MOST_COUNT)
@@ -86,6 +86,7 @@ RULES = {
     "watched": addition(TRUTH),
     "compared": addition(TRUTH),
     "hashed": addition(HASHED),
+    "size": addition(one_of(SMALL)),
 }
 
 
@@ -94,7 +95,7 @@ def fields(settings: Settings, shapes: Shapes) -> dict[str, Field]:
     encoded, engine, scores = settings["contexts"], settings["forecaster"], settings["experts"]["scores"]
     parts = below("contexts", contexts.fields(encoded))
     _check_sizes(settings)
-    parts |= below("experts", experts.file_fields(scores, inside("experts", shapes)))
+    parts |= below("experts", experts.file_fields(scores, settings.get("size", FULL), inside("experts", shapes)))
     if engine is not None:
         own = forecaster if "hashed" not in settings else groups
         parts |= below("forecaster", own.fields(engine, inside("forecaster", shapes)))
@@ -112,11 +113,13 @@ def fields(settings: Settings, shapes: Shapes) -> dict[str, Field]:
         parts["score_sums"] = floats(scores, BESIDE if shapes["score_sums"][1:] == (BESIDE,) else UNWEIGHTED)
     if settings.get("watched"):
         parts |= {"monitor.state": octets("monitor"), "monitor.rows": octets("watched")}
-    judged = len(encoded["settings"]["reserved"])
+    judged = len(expert_weights()) + len(settings["models"])
     if "weighted" in settings["ledger"]:
         open = 0 if engine is None else shapes["open.ticket"][0]
         parts["open.weight"] = floats(open, least=LEAST_WEIGHT, most=MOST_WEIGHT)
     dim = 0 if engine is None else engine.get("dim", len(encoded["names"]))
+    if dim and "size" in settings:  # the engine of a small one does not see all coordinates
+        dim = len(encoded["names"])
     last: str | int = "forecaster.levels"
     if "hashed" in settings:
         last = inside("forecaster", shapes)["z"][0] - 1
@@ -127,7 +130,8 @@ def fields(settings: Settings, shapes: Shapes) -> dict[str, Field]:
 def _check_sizes(settings: Settings) -> None:
     """Refuse parts that are not about as many experts, models, scores and coordinates."""
     own, models, engine = settings["contexts"]["settings"], len(settings["models"]), settings["forecaster"]
-    judged, scores = len(expert_weights()) + models, len(own["scores"]) + models
+    reserved = len(expert_weights(settings.get("size", FULL))) + models
+    scores = len(own["scores"]) + models
     if engine is not None and ("hashed" in settings) == ("dim" in engine):
         raise ArchiveError("forecaster: given another engine than the settings name, expected the one saved")
     dim = 1 if engine is None else engine.get("dim", 1)
@@ -141,7 +145,7 @@ def _check_sizes(settings: Settings) -> None:
         ):
             raise ArchiveError("hashed: given columns that are no groups, or not those of the engine, expected both")
     expected = {
-        "reserved": whole(judged, judged),
+        "reserved": whole(reserved, reserved),
         "scores": whole(scores, scores),
         "dim": whole(1, len(settings["contexts"]["names"])),
     }

@@ -20,6 +20,7 @@ from swapcal.tables.values import has_bytes, letters, unmasked
 # The engine: ridge regressions on coordinates, or sleeping learners of very many groups.
 
 LEARNERS = ("ridge", "sparse")
+SIZES = ("full", "small")
 
 
 def is_sparse(learner: Any, unused: Mapping[str, Any]) -> bool:
@@ -36,6 +37,16 @@ def is_sparse(learner: Any, unused: Mapping[str, Any]) -> bool:
             "its levels are fixed, its weights have no penalty and forget nothing"
         )
     return bool(learner == "sparse")
+
+
+def check_size(size: Any, unused: Mapping[str, Iterable[str]]) -> None:
+    """Raise ValueError for an unknown size of a `Live`, and for a small one with what it does not have."""
+    if size not in SIZES:
+        raise ValueError(f"size: given {size!r}, expected one of {', '.join(SIZES)}")
+    for name, given in unused.items() if size == "small" else ():
+        if given:
+            other = ', or learner "sparse"' if name == "groups" else ""
+            raise ValueError(f'{name}: given {[*given]} with size "small", expected none{other}')
 
 
 def hashed_groups(settings: Mapping[str, Any], products: Iterable[Sequence[str]]) -> list[tuple[str, ...]]:

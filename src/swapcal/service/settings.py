@@ -152,6 +152,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     categories: Annotated[int, Meta(ge=1, le=1000)] = 12
     max_dim: Annotated[int, Meta(ge=1, le=2000)] = 160
     fourier: Annotated[int, Meta(ge=0, le=1000)] = 0
+    size: Literal["full", "small"] = "full"
     ridge: Annotated[float, Meta(ge=LEAST_RIDGE, le=MOST_RIDGE)] | None = None
     kappa: Positive = 0.05
     window: Annotated[float, Meta(ge=1)] | None = None

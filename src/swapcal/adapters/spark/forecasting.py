@@ -1,5 +1,6 @@
 """Forecasts of a keyed stream: one `Live` for each key, kept in Spark's state store."""
 
+import copy
 import random
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
@@ -7,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, types
 from pyspark.sql.streaming import StatefulProcessor
 
@@ -23,6 +25,12 @@ from swapcal.live.state import FILE
 ROWS = 2_000
 """Rows after which a new archive is written: replaying them takes about as long as reading an archive."""
 
+READ_ROWS = 500
+"""The same for a key that had to be read: it will be read again, and its rows replayed, at each micro-batch."""
+
+BATCH = 50
+"""Rows for which a micro-batch counts beyond its own: that many take as long as what there is to do for each."""
+
 BESIDE: dict[bytes, Keyed] = {}
 """Keys in the memory of this process, each under a checksum (stamp) of all its rows: an entry with the stamp of the
 store equals the state in the store, for any query, attempt or key."""
@@ -35,8 +43,8 @@ class Found(NamedTuple):
     stamp: bytes
     since: int
     """rows since the archive was written"""
-    fresh: bool
-    """whether the archive must be written now: it never was, or had to be read"""
+    most: int
+    """rows since the archive after which another one is written; -1 for a key whose archive is from another release"""
 
 
 class Kept:
@@ -55,19 +63,20 @@ class Kept:
         self._head = handle.getValueState("head", "stamp binary, since bigint")
         self._archive = handle.getValueState("live", "content binary, clock double")
         self._rows = handle.getListState("since", "rows binary")
+        self._blank = _compressed(packed(FILE, Live(**settings).to_state()))
 
     def play(self, rows: Columns) -> Answers:
         """Process a micro-batch of the current key, and keep its new state."""
         found, manner = self._found(), self._manner
         answers = _played(found.keyed, rows, manner)
-        since = found.since + len(rows[manner.roles.id])
-        if found.fresh or since > ROWS:
-            content = packed(FILE, found.keyed.live.to_state())
+        since = found.since + len(rows[manner.roles.id]) + BATCH
+        if since > found.most:
+            content = _compressed(packed(FILE, found.keyed.live.to_state()))
             self._archive.update((content, found.keyed.clock))
             self._rows.clear()
             stamp, since = _stamp(content, str(found.keyed.clock).encode()), 0
         else:
-            entry = events.packed(rows, manner)
+            entry = _compressed(events.packed(rows, manner))
             self._rows.appendValue((entry,))
             stamp = _stamp(found.stamp, entry)
         self._head.update((stamp, since))
@@ -76,19 +85,28 @@ class Kept:
 
     def _found(self) -> Found:
         head = self._head.get()
-        if head is None:  # a new key, or one that an earlier version kept, as an archive alone
-            new = Keyed(Live(**self._settings), -np.inf, self._manner.roles) if self._archive.get() is None else None
-            return Found(new or self._read(), b"", 0, True)
+        if head is None and self._archive.get() is not None:  # an earlier version kept an archive alone
+            return Found(self._read(), b"", 0, -1)
+        if head is None:  # a new key begins as rows after a state that knows nothing
+            self._archive.update((self._blank, -np.inf))
+            return Found(self._read(), _stamp(self._blank), 0, ROWS)
         stamp, since = bytes(head[0]), int(head[1])
         keyed = BESIDE.pop(stamp, None)  # for good: should playing fail, it is no longer what the stamp says
-        return Found(keyed or self._read(), stamp, since, keyed is None)
+        return Found(keyed or self._read(), stamp, since, READ_ROWS if keyed is None else ROWS)
 
     def _read(self) -> Keyed:
         content, clock = self._archive.get()
-        keyed = Keyed(Live.from_state(unpacked(bytes(content), FILE)), float(clock), self._manner.roles)
+        live = self._live(bytes(content))
+        keyed = Keyed(live, float(clock), self._manner.roles)
         for (entry,) in self._rows.get():
-            _played(keyed, *events.unpacked(bytes(entry)))
+            _played(keyed, *events.unpacked(_expanded(bytes(entry))))
         return keyed
+
+    def _live(self, content: bytes) -> Live:
+        """Return what an archive holds; a new `Live` is made faster than it is read."""
+        if content == self._blank:
+            return Live(**copy.deepcopy(self._settings))  # a monitor among them is fed
+        return Live.from_state(unpacked(_expanded(content), FILE))
 
     def _put(self, stamp: bytes, keyed: Keyed) -> None:
         """Keep a key in memory and evict another, any one: keys come in turns, so the oldest is needed next."""
@@ -104,6 +122,22 @@ def _played(keyed: Keyed, rows: Columns, manner: Manner) -> Answers:
     if not manner.remember:
         keyed.live.release()
     return answers
+
+
+ZSTD = bytes.fromhex("28b52ffd")
+
+
+def _compressed(content: bytes) -> bytes:
+    small: bytes = pa.compress(content, codec="zstd", asbytes=True)
+    return small
+
+
+def _expanded(content: bytes) -> bytes:
+    """Return what was compressed; earlier versions did not compress."""
+    if not content.startswith(ZSTD):
+        return content
+    whole: bytes = pa.input_stream(pa.BufferReader(content), compression="zstd").read()
+    return whole
 
 
 def _stamp(*contents: bytes) -> bytes:
