@@ -70,8 +70,9 @@ seeds: $(VENV)/.dev     ## the statistical tests on other data, once for each of
 simulate: $(VENV)/.dev     ## the service under faults, clients and clocks of one seed each, for each of SEEDS="0 99" or SEEDS=1000
 	$(BIN)/python -m tests.systems.simulator $(SEEDS)
 
-test-power: $(VENV)/.dev     ## power loss at every sync of the store, a fault at every operation; minutes
+test-power: $(VENV)/.dev     ## power loss at every sync of the store and of state files, a fault at every operation; minutes
 	SWAPCAL_POWER=all $(BIN)/python -m pytest -m systems -s tests/systems/test_power.py
+	SWAPCAL_POWER=all $(BIN)/python -m pytest -n auto tests/test_failing_disk.py tests/test_follow_failing_disk.py
 
 check: $(VENV)/.dev     ## ruff, mypy --strict, import directions, workflows
 	$(BIN)/ruff check .

@@ -1,5 +1,8 @@
 """The simulated null against outcomes redrawn from the truth: weights, many small groups, fractional outcomes."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.stats import binom
@@ -7,7 +10,7 @@ from scipy.stats import binom
 from swapcal import Audit
 from swapcal.audit import evidence
 from swapcal.audit.measures import QUANTITIES, Cells, Residuals
-from swapcal.audit.null import compare, simulate
+from swapcal.audit.null import _flipped, _share_total, compare, simulate
 from swapcal.audit.sums import JOINED, category_codes, hash_names
 from tests.chance import assert_five_percent, seeded
 
@@ -380,3 +383,24 @@ def test_two_thousand_tiny_groups_do_not_condemn_the_truth(by_row):
     X = np.full((rows, 1), 0.5)
     rates = rejection_rates(audit, summed(audit, p, X, labels, np.ones(rows), rng.random((REDRAWS, rows)) < p))
     assert_five_percent(rates, REDRAWS)
+
+
+def test_certain_predictions_stay_coins_where_outcomes_are_fractions():
+    design: Any = SimpleNamespace(
+        n=np.ones(1), spread=np.ones(1), H=np.full((1, 1, 1), 9.0), fractional=np.array([True])
+    )
+    rows: Any = SimpleNamespace(weights=np.ones(3), copies=np.ones(3), y=np.full(3, 0.5), p=np.array([0.0, 0.4, 1.0]))
+    assert np.isnan(_flipped(design, rows, np.zeros(3, np.intp))).tolist() == [True, False, True]
+
+
+def test_a_column_with_cells_left_out_takes_its_part_of_a_levels_total():
+    design: Any = SimpleNamespace(
+        parts=[slice(0, 3), slice(3, 5)],
+        spread=np.array([0.5]),
+        H=np.full((1, 1, 1), 0.75),
+        group_variance=np.ones((1, 5)),
+    )
+    nothing: Any = SimpleNamespace(standard_normal=np.zeros)
+    S = np.array([[[1.0, 1.0, 1.0, 0.0, 0.0]]])
+    assert _share_total(design, S, nothing).tolist() == [[3.0]]
+    np.testing.assert_allclose(S[0, 0, 3:], 1.0)  # 2 of 3, as its part of the variance is

@@ -9,7 +9,7 @@ import pytest
 
 from swapcal import Audit
 from swapcal.audit.evidence import stretches
-from swapcal.audit.intervals import Null, Window, _overspread
+from swapcal.audit.intervals import Null, Window, _overspread, _prices
 from swapcal.audit.null import _flipped
 from swapcal.audit.verdict import ALPHA, COVERED_SHARE
 from swapcal.kernels import tally
@@ -288,3 +288,26 @@ def test_the_null_scales_residuals_down_and_never_up():
     found = _flipped(design, rows, np.repeat([0, 1], 3))
     np.testing.assert_allclose(found[:3], y[:3] - p[:3], rtol=1e-15)
     assert np.sum(found[3:] ** 2) == pytest.approx(1.0)
+
+
+def test_the_price_of_a_cell_is_that_of_its_part_of_the_variance():
+    root, price = _prices(np.array([[1.0, 9.0], [4.0, 9.0]]), np.array([[True, True], [True, False]]))
+    np.testing.assert_allclose(root, [[1.0, 3.0], [2.0, np.inf]])
+    np.testing.assert_allclose(price, [[np.sqrt(2.0 * np.log(4.0)), 0.0], [0.0, 0.0]])
+
+
+def test_an_interval_reaches_as_far_as_its_farther_end():
+    ones = np.ones(2)
+    low, high = np.array([-0.3, 0.1]), np.array([0.1, 0.3])
+    cells = Window(0, 0, 0, ones, low, high, ones, ones, ones, ones, ones, usable=ones > 0)
+    np.testing.assert_allclose(cells.at_most, [0.3, 0.3])
+    np.testing.assert_allclose(cells.surely, [0.0, 0.1])
+
+
+def test_squares_about_a_shift_are_those_of_the_rows():
+    y, p, shift = np.array([1.0, 0.0, 1.0, 1.0]), np.array([0.3, 0.2, 0.6, 0.1]), 0.2
+    sums = np.zeros((1, tally.SCALARS))
+    sums[0, [tally.MASS, tally.MASS2, tally.ROWS]] = 4.0
+    sums[0, tally.PREDICTED], sums[0, tally.RESIDUAL] = p.sum(), (y - p).sum()
+    sums[0, tally.SQUARED] = ((y - p) ** 2).sum()
+    assert _overspread(sums, np.array([shift]))[0] == pytest.approx(((y - p - shift) ** 2).sum())

@@ -517,3 +517,22 @@ def test_clusters_with_hardly_any_event_are_no_evidence():
 def test_intervals_around_one_forecast_need_independent_rows():
     with pytest.raises(ValueError, match="around: given an audit with clusters"):
         shared_fates(0).around(0.1)
+
+
+def test_clusters_whose_residuals_cancel_make_no_variance_smaller_than_coins():
+    n = 400
+    frame = {"p": np.full(n, 0.5), "y": np.arange(n) % 2, "patient": np.arange(n) // 2}
+    scan = Audit.from_frame(frame, prob="p", target="y", clusters="patient").evidence.scan
+    assert (scan.inflation >= 1.0).all()
+
+
+def test_a_group_needs_as_many_events_as_if_clusters_shared_their_outcomes():
+    rng = np.random.default_rng(0)
+    n, size = 4000, 50
+    frame = {"p": np.full(n, 0.5), "y": rng.integers(0, 2, n), "patient": np.arange(n) // size}
+    frame["group"] = np.where(np.arange(n) % size < 1, "few", "many")  # 20 events of its own, in 80 clusters
+    audit = Audit.from_frame(frame, prob="p", target="y", groups=["group"], clusters="patient")
+    assert {row.name: row.small for row in audit.evidence.group_table(0.02)} == {
+        "group = few": True,
+        "group = many": False,
+    }

@@ -197,8 +197,9 @@ def test_whichever_state_a_crash_leaves_its_place_is_there(tmp_path: Path) -> No
     state.write_bytes(b"")
     name, out = os.path.realpath(file), os.path.realpath(tmp_path / "o.csv")
     first, second = (StreamOffset(n, n, name, 50, n, 0, out, 10 * n) for n in (5, 9))
-    keep_offset(state, first)
-    keep_offset(state, second)  # and then the power fails, before the state is saved or after
+    keep_offset(state, first, 0, 0)
+    keep_offset(state, StreamOffset(7, 7, name, 50, 7, 0, out, 70), 5, 5)  # and then its state is not saved
+    keep_offset(state, second, 5, 5)  # and then the power fails, before the state is saved or after
     assert find_offset(state, 5, 5, str(file), out) == first
     assert find_offset(state, 9, 9, str(file), out) == second
     assert find_offset(state, 9, 12, str(file), out) == second  # labelled since

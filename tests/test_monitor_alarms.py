@@ -867,3 +867,29 @@ def test_classes_keep_their_own_labels() -> None:
     off = ClassMonitors([1, 2, 3]).add({}, P[:, [0, 2, 1]], y)
     assert off.condemned() == [2, 3]
     assert off.monitors[1].rows == 3000
+
+
+def test_the_rows_before_a_change_and_those_since_are_all_rows():
+    p, y = worsening()
+    log = Monitor(level_ranges=False, run_length=1000).add({}, p, y)._bets.logged()
+    marks = log[:, ENDED + 1 :]
+    assert len(log)
+    assert (marks[:, BEFORE] > 0).any()
+    np.testing.assert_array_equal(marks[:, BEFORE] + marks[:, SPAN], marks[:, AT])
+
+
+def test_a_weighted_row_bets_its_part_of_residual_and_tolerance():
+    rng = np.random.default_rng(0)
+    p, y, weight = rng.random(50), rng.integers(0, 2, 50), rng.choice([1.0, 2.0, 4.0], 50)
+    monitor = Monitor(level_ranges=False, stakes=(0.5,), tolerance=0.05, max_weight=4.0)
+    found = monitor.add({}, p, y, weights=weight)._bets.log_wealth()[0]
+    for side, (sign, odds) in enumerate(((1.0, p), (-1.0, 1.0 - p))):
+        gains = 1.0 + 0.5 / (1.0 + 0.5 * odds) * weight / 4.0 * (sign * (y - p) - 0.05)
+        assert found[side] == pytest.approx(np.log(gains).sum(), rel=1e-12)
+
+
+def test_the_start_of_a_change_is_that_of_a_bet_that_was_made():
+    """A sum may reach its limit with a cumulative sum below 1, where places without a stake are."""
+    monitor = Monitor(level_ranges=False, stakes=(0.01,), run_length=10, tolerance=1e-4)
+    log = monitor.add({}, np.full(200, 0.5), np.tile([1, 0], 100))._bets.logged()
+    assert {*log[log[:, SIDE] == 0][:, ENDED + 1 + SPAN].tolist()} == {2.0}

@@ -122,3 +122,16 @@ def test_a_backup_and_its_name_are_on_disk_when_it_is_done(store: Any, tmp_path:
     monkeypatch.setattr(sqlite.os, "fsync", lambda file: (synced.append(os.fstat(file).st_ino), sync(file))[1])
     store.backup(str(tmp_path / "copy.db"))
     assert synced == [(tmp_path / "copy.db").stat().st_ino, tmp_path.stat().st_ino]
+
+
+def test_a_forecaster_whose_claim_is_gone_is_not_written_until_it_is_claimed_again() -> None:
+    """As when the server has ended the session: the store knows, and no commit has failed yet."""
+    worker = Hand(MemoryStore(), groups=["city"])
+    worker.forecast("a", {"city": "Rome"})
+    worker.store.ours = False
+    worker.worker._regain(now=True)
+    assert worker.worker.standing_by == ["shop"]
+    assert worker.forecast("b", {"city": "Rome"}).status == 503
+    worker.store.ours = True
+    worker.worker._regain(now=True)
+    assert worker.forecast("b", {"city": "Rome"}).seq == 3

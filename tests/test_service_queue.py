@@ -120,3 +120,11 @@ def test_a_snapshot_is_due_by_events_or_by_seconds_since_the_first_of_them(monke
     assert len(look(99, 1999.0)) == 2
     assert len(look(99, 2000.0)) == 3
     snapshotter.close()
+
+
+def test_a_full_batch_takes_no_further_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queueing, "BATCH", 4)
+    queue = WriteQueue(100, Metrics())
+    for _ in range(6):
+        queue.put(write(1))
+    assert [len(queue.take(0.0, 0.0)[0]) for _ in range(2)] == [4, 2]

@@ -240,3 +240,19 @@ def test_outcomes_of_one_moment_count_alike_however_they_are_batched(seed):
         if rng.random() < 0.5:
             shop.worker._settle_windows()
     assert_follows_from_log(shop)
+
+
+@pytest.mark.parametrize("settings", [{"max_open": 3}, {"expires": 2}, {"lifetime": 50.0}])
+def test_the_clock_goes_on_at_the_same_forecast_however_they_are_batched(settings):
+    """It waits for a window's end; a forecast that expires takes its window along, in the middle of a batch."""
+    moments = []
+    for size in (1, 2, 3, 6):
+        shop = hand(**settings)
+        shop.forecast("first", {"city": "Rome"})
+        shop.clock.now += 2 * WINDOW
+        rows = [row(f"{k}", {"city": "Rome"}) for k in range(6)]
+        for start in range(0, 6, size):
+            shop.forecasts(*rows[start : start + size])
+        assert_follows_from_log(shop)
+        moments.append([shop.hosted.latest, *(one.moment for one in shop.hosted.opened.values())])
+    assert all(each == moments[0] for each in moments)

@@ -571,6 +571,7 @@ def test_a_correction_is_logged_and_nothing_is_unlearned() -> None:
     found = worker.correct("a", 0.0)
     assert (found.before, found.y) == (1.0, 0.0)
     assert worker.correct("a", 0.0) == found
+    assert worker.correct("a", 0.0, weight=1.0).seq > found.seq, "another weight is another correction"
     assert worker.correct("a", 1.0, "right after all").before == 0.0
     assert bits(worker.hosted)["live"] == before
     assert worker.outcome("a", 1.0).state == "repeated"
@@ -604,11 +605,11 @@ def test_status_alarms_and_certificate_say_how_it_stands() -> None:
 
 
 def test_an_early_outcome_dated_beyond_its_forecasts_life_is_not_lost() -> None:
-    worker = hand(lifetime=100.0)
-    assert worker.outcome("x", 1.0, 1000.0).state == "parked"
+    worker = hand(lifetime=100.0, watch=Watch(max_weight=4.0))
+    assert worker.outcome("x", 1.0, 1000.0, weight=3.0).state == "parked"
     assert worker.forecast("x", ROME, 10.0).id == "x"
     assert worker.outcome("x", 0.0, 20.0).status == 409
-    assert worker.outcome("x", 1.0).state == "repeated"
+    assert worker.outcome("x", 1.0, weight=3.0).state == "repeated"
     assert worker.hosted.live.status().labels == 1
     assert_follows_from_log(worker)
 
@@ -673,3 +674,17 @@ def test_rows_hold_what_their_json_means() -> None:
     assert OutcomeRowIn("a", True) == OutcomeRowIn("a", 1.0)
     with pytest.raises(ApiError, match="time: given 'soon'"):
         OutcomeRowIn("a", 1.0, cast(Any, "soon"))
+
+
+def test_an_outcome_may_come_at_the_time_of_its_forecast_and_not_before() -> None:
+    worker = hand()
+    worker.forecast("a", ROME, 5.0)
+    assert worker.outcome("a", 1.0, 4.0).status == 422
+    assert worker.outcome("a", 1.0, 5.0).state == "learned"
+
+
+def test_what_a_commit_takes_is_within_what_commits_took() -> None:
+    worker = hand()
+    for k in range(20):
+        worker.forecast(f"{k}", ROME)
+    assert 0.0 < worker.worker._commit < worker.worker.metrics.commits.total

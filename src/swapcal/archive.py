@@ -104,7 +104,7 @@ def replacing(path: Name) -> Iterator[BinaryIO]:
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
-    _sync_folder(target.parent)
+    sync_folder(target.parent)
 
 
 def put_text(path: Name, text: str) -> None:
@@ -156,7 +156,7 @@ def _created(path: Name, beside: Path) -> int:
         raise type(error)(error.errno, refusal, str(path)) from None
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Write the new name to the disk, where folders can be synchronised at all."""
     if os.name != "posix":
         return

@@ -64,13 +64,15 @@ def offset_file(state: Path) -> Path:
     return state.with_name(f"{state.name}.place")
 
 
-def keep_offset(state: Path, place: StreamOffset) -> None:
-    """Write a place before its state is saved, beside the place of the previous state.
+def keep_offset(state: Path, place: StreamOffset, forecasts: int, labels: int) -> None:
+    """Write a place before its state is saved, beside that of the state that is there, with so many forecasts.
 
-    So after a crash, either state has its place.
+    So after a crash, either state has its place. The last place written is no substitute for that of the state: a crash
+    or a full disk may have kept that place's own state from being saved.
     """
-    before = [each for each in _places(state) if each != place][-1:]
-    put_text(offset_file(state), json.dumps([asdict(each) for each in (*before, place)]))
+    before = _place_of(_places(state), forecasts, labels)
+    kept = [place] if before is None else [*dict.fromkeys([before, place])]
+    put_text(offset_file(state), json.dumps([asdict(each) for each in kept]))
 
 
 def find_offset(state: Path | None, forecasts: int, labels: int, file: str, out: str | None) -> StreamOffset:
@@ -84,8 +86,7 @@ def find_offset(state: Path | None, forecasts: int, labels: int, file: str, out:
     places = [] if state is None else _places(state)
     if not places or state is None:
         return fresh
-    alike = [each for each in places if each.forecasts == forecasts]
-    place = next((each for each in reversed(alike) if each.labels <= labels), None)
+    place = _place_of(places, forecasts, labels)
     if place is None:
         given = " or ".join(f"{each.forecasts:,}" for each in places)
         raise ArchiveError(
@@ -105,6 +106,12 @@ def find_offset(state: Path | None, forecasts: int, labels: int, file: str, out:
             f"{offset_file(state)} to begin with its first row"
         )
     return place if place.out == target else StreamOffset(**{**asdict(place), "out": target, "bytes": end})
+
+
+def _place_of(places: list[StreamOffset], forecasts: int, labels: int) -> StreamOffset | None:
+    """Return the place of the state with so many forecasts and labels, some of which may have been learned since."""
+    alike = (each for each in reversed(places) if each.forecasts == forecasts)
+    return next((each for each in alike if each.labels <= labels), None)
 
 
 def _places(state: Path) -> list[StreamOffset]:
@@ -189,6 +196,8 @@ class Follower:
         self._saved, self._since = live.status(), clock.monotonic()
         self._tally = RunningScores.of(live, reader.roles, report)
         self._late: Counter[str] = Counter()
+        self._unwritten = False
+        """whether the output may lack rows that the state has: then a file is read again from the state saved last"""
         self._row = self._place.rows
         self._size, self._begins, self._inode = self._place.size, self._place.begins, 0
         self._look()
@@ -206,8 +215,10 @@ class Follower:
                     self._go_through(read.after(self._row), shown)
                     self._tally.seconds = clock.perf_counter() - start
         finally:
-            self._save()
-            self._out.close()
+            try:
+                self._save()
+            finally:
+                self._out.close()
         self._tally.finish()
         for word, count in self._late.items():
             self._run.say(f"labels that came later: {count:,} {word}")
@@ -223,6 +234,7 @@ class Follower:
                 elif use is Use.forecast:
                     self._forecast(some, read)
                 self._row = self._tally.last = int(some.rows[-1])
+                self._unwritten = False
             shown.to(self._tally.rows, None, self._tally.in_words())
             self._save_when_due()
 
@@ -260,6 +272,7 @@ class Follower:
 
     def _forecast(self, stream: StreamTable, read: StreamTable) -> None:
         trace = traced(self._live, stream)
+        self._unwritten = True
         self._tally.add(trace, stream, read)
         self._out.write(output_rows(stream, trace, self._place.earlier))
 
@@ -298,11 +311,15 @@ class Follower:
         status, self._since = self._live.status(), clock.monotonic()
         if self._state is None or (status == self._saved and self._state.exists()):
             return
+        if self._unwritten and self._file != "-":  # a pipe cannot be read again
+            return
         place = StreamOffset(
             status.forecasts, status.labels + status.held, self._place.file, self._size, self._row,
             self._place.earlier, self._place.out, self._out.size(), self._begins,
         )  # fmt: skip
+        self._unwritten = True  # should this fail: the next sync would find nothing to do, and succeed
         self._out.sync()
-        keep_offset(self._state, place)
+        self._unwritten = False
+        keep_offset(self._state, place, self._saved.forecasts, self._saved.labels + self._saved.held)
         save_live(self._live, self._state)
         self._saved = status

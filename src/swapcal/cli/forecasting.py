@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from scipy.special import expit
 
-from swapcal.archive import ArchiveError, put_text
+from swapcal.archive import ArchiveError, put_text, replacing
 from swapcal.arrays import Array, Flags, Integers
 from swapcal.cli.progress import ForecastScore, Run, bar
 from swapcal.cli.rows import GroupGaps, HeldPiece, OutcomeTimes, OutcomeWindows, types_of
@@ -160,9 +160,14 @@ class Checkpoint:
 
 
 def _copied(path: Path) -> Path | None:
+    """Copy a file that may be needed again, to the disk: it would take the place of one that is there for certain."""
     if not path.exists():
         return None
-    return Path(shutil.copy2(path, path.with_name(f".{path.name}.before")))
+    kept = path.with_name(f".{path.name}.before")
+    with open(path, "rb") as old, replacing(kept) as new:
+        shutil.copyfileobj(old, new)
+    shutil.copymode(path, kept)
+    return kept
 
 
 # The report of `swapcal forecast`: an audit of the issued forecasts, in bounded memory.

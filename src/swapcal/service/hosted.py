@@ -306,9 +306,16 @@ class HostedForecaster:
         return answers
 
     def _alike(self, rows: Sequence[ForecastIn], now: float) -> Iterator[list[ForecastIn]]:
-        """Cut where forecasts with a moment and forecasts without meet: the learner takes either, not both."""
-        for _, run in itertools.groupby(rows, lambda row: row.time is None and row.matures is None):
-            yield [*run]
+        """Cut where forecasts with a moment and forecasts without meet: the learner takes either, not both.
+
+        Where the clock waits at a window's end (`_present`) and open forecasts make room for others, each row stands
+        alone: once the forecast of that window is gone the clock goes on, at the same row however rows are batched.
+        """
+        for _, same in itertools.groupby(rows, lambda row: row.time is None and row.matures is None):
+            run = [*same]
+            waits = self.clock == SERVICE and self._present(now) < now
+            full = len(self.opened) + len(run) > self.settings.max_open
+            yield from [[row] for row in run] if waits and full else [run]
 
     def _issued(self, rows: list[ForecastIn], now: float) -> "list[IssuedForecast | Exception]":
         if len(rows) > 1:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as papq
 
-from swapcal.archive import replacing
+from swapcal.archive import replacing, sync_folder
 from swapcal.tables.sources import InputError
 
 PARQUET = (".parquet", ".pq")
@@ -118,6 +118,7 @@ class Appending:
         name = (output or "").lower()
         if name.endswith((*PARQUET, ".gz")):
             raise InputError(f"--out: given {output} with --follow, expected plain CSV, TSV or JSONL, which can grow")
+        self._new = output is not None and not os.path.exists(output)
         self._name, self._raw = name, _growing(output, at)
         self._writer: Any = None
 
@@ -137,23 +138,32 @@ class Appending:
         return self._raw.tell() if self._raw is not None and self._name != "-" else 0
 
     def sync(self) -> None:
-        """Write the rows to the disk."""
+        """Write the rows to the disk, and the name of a new file."""
         if self._raw is not None and self._name != "-":
             os.fsync(self._raw.fileno())
+            if self._new:
+                sync_folder(Path(self._raw.name).resolve().parent)
+                self._new = False
 
     def close(self) -> None:
         """Write the rows to the disk and close."""
-        self.sync()
-        if self._raw is not None and self._name != "-":
-            self._raw.close()
+        try:
+            self.sync()
+        finally:
+            if self._raw is not None and self._name != "-":
+                self._raw.close()
 
 
 def _growing(output: str | None, at: int) -> Any:
     if output is None or output == "-":
         return None if output is None else sys.stdout.buffer
     raw = open(output, "ab")  # noqa: SIM115 - closed by `Appending`
-    raw.truncate(min(at, raw.tell()))  # beyond its end it would grow by zeros
-    raw.seek(0, os.SEEK_END)
+    try:
+        raw.truncate(min(at, raw.tell()))  # beyond its end it would grow by zeros
+        raw.seek(0, os.SEEK_END)
+    except BaseException:
+        raw.close()
+        raise
     return raw
 
 
