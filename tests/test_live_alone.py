@@ -19,7 +19,7 @@ import swapcal.features.records
 import swapcal.live.experts
 import swapcal.live.learner
 import swapcal.live.open_rows
-from swapcal import Live
+from swapcal import Forecaster, Live
 from swapcal.archive import State
 from swapcal.features import Contexts
 from swapcal.kernels.jit import DirectCall
@@ -32,7 +32,11 @@ ROOMS = (
     swapcal.live.learner,
     swapcal.live.open_rows,
 )
-ENTRIES = {id(each): each for room in ROOMS for each in vars(room).values() if isinstance(each, DirectCall)}.values()
+PLAIN, WINDOWED = (
+    swapcal.engine.forecaster.entry(Forecaster(2, **kind)._scratch, False) for kind in ({}, {"window": 50.0})
+)
+FOUND = {id(each): each for room in ROOMS for each in vars(room).values() if isinstance(each, DirectCall)}
+ENTRIES = [*FOUND.values(), PLAIN]
 SETTINGS = [
     {},
     {"groups": ["shop"], "scores": {"theirs": "probability", "odds": "logit"}, "numeric": ["late"], "drop": ["note"]},
@@ -100,7 +104,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
         return call
 
-    for entry in ENTRIES:
+    for entry in [*ENTRIES, WINDOWED]:
         monkeypatch.setattr(entry, "call", checked(entry))
     return entered
 

@@ -19,7 +19,7 @@ from swapcal.archive import MOST_COUNT, ArchiveError, Kind, State, counts
 from swapcal.arrays import Array
 from swapcal.engine import state as memory
 from swapcal.engine.certificate import level_terms
-from swapcal.engine.oracle import advance_weighted
+from swapcal.engine.forecaster import entry
 from swapcal.engine.oracle_certificate import SwapRegret, swap_regret
 from swapcal.kernels.jit import DirectCall
 from swapcal.kernels.learners import evaluate
@@ -94,7 +94,7 @@ class Ridge:
         tickets[:, [T_P, T_LOW]] = self.level
         tickets[:, T_W_LOW] = wish
         options = RunOptions(weights=weight)
-        advance_weighted.call(
+        entry(self._scratch, True).call(
             self._state, self._scratch, rows, y, _validate.NO_EVENT, tickets, NO_MIX, 0, options, None
         )
 

@@ -3,6 +3,7 @@
 import os
 import secrets
 from dataclasses import replace
+from functools import cache
 from typing import Any, Self
 
 import numpy as np
@@ -45,6 +46,7 @@ from swapcal.kernels.state import (
     WINDOW,
     Memory,
     RunOptions,
+    Scratch,
     all_known,
 )
 
@@ -73,7 +75,17 @@ RULES = {
 
 SPARE_SLOTS = 6
 NO_MIX = np.zeros((1, 0))
-advance_one = DirectCall(advance)
+
+
+def entry(scratch: Scratch, with_options: bool) -> DirectCall:
+    """Return the direct call of the engine for forecasters of one kind, whose arguments are of the same types."""
+    lacks = scratch.leverage is None, scratch.ball is None, scratch.unit is None, scratch.chain is None
+    return _entry(lacks, with_options)
+
+
+@cache
+def _entry(_lacks: tuple[bool, ...], _with_options: bool) -> DirectCall:
+    return DirectCall(advance)
 
 
 def fields(settings: Settings, shapes: Shapes) -> Fields:
@@ -261,7 +273,9 @@ class Forecaster(Player):
     @locked
     def play_one(self, x: Array, y: Array, event: Keys, ticket: Array) -> None:
         """Play one row, when hedging; see `DirectCall` for what the arrays must be."""
-        while not advance_one.call(self._state, self._scratch, x, y, event, ticket, NO_MIX, 0, None, None):
+        while not entry(self._scratch, False).call(
+            self._state, self._scratch, x, y, event, ticket, NO_MIX, 0, None, None
+        ):
             self._make_room()
 
     def distribution(self, forecast: Forecast) -> tuple[Array, Array]:

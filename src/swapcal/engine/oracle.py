@@ -35,7 +35,7 @@ from swapcal.arrays import Array
 from swapcal.engine import grid, oracle_mixture
 from swapcal.engine import state as memory
 from swapcal.engine.forecast import Forecast
-from swapcal.engine.forecaster import MIXINGS, MOST_DIM, NO_MIX, SPARE_SLOTS, Levels, advance_one, check_combination
+from swapcal.engine.forecaster import MIXINGS, MOST_DIM, NO_MIX, SPARE_SLOTS, Levels, check_combination, entry
 from swapcal.engine.oracle_certificate import OracleCertificate, OracleRun, certify_oracles
 from swapcal.engine.oracle_mixture import (
     LearnedRow,
@@ -49,8 +49,6 @@ from swapcal.engine.oracle_mixture import (
     regret_of,
 )
 from swapcal.kernels.draw import uniform
-from swapcal.kernels.jit import DirectCall
-from swapcal.kernels.loop import advance
 from swapcal.kernels.mixing import hedge_gap, hedge_weight, round_to_levels, stationary
 from swapcal.kernels.state import (
     CODES_ADAPTIVE,
@@ -72,7 +70,6 @@ MOST_WEIGHT = 1e100
 """Certificates take squares of sums of weights, which overflow beyond 1e154."""
 CONSTANT = np.array([[0.5]])
 """The context of every row where no ridge learner reads contexts."""
-advance_weighted = DirectCall(advance)
 
 OWN_RULES = {
     "mixing": one_of(*MIXINGS),
@@ -379,9 +376,10 @@ class OracleForecaster(Writable):
 
     def _stationary(self, x: Any, linear: list[float] | None, draw: float) -> tuple[list[float], list[list[float]]]:
         """Play the stationary distribution of the levels' rounded wishes (Blum–Mansour)."""
-        z, chain = self._state.z, self._scratch
+        z, chain = self._state.z, self._scratch.chain
+        assert chain is not None  # mixing decides
         wishes = [self._wish(k, x, linear) for k in range(len(z))]
-        up, p = chain.chain[1], chain.chain[2]
+        up, p = chain.rows[1], chain.rows[2]
         for k, (wish, *_) in enumerate(wishes):
             chain.base[k], up[k] = round_to_levels(wish, z)
         stationary(chain.base, up, p, chain.walk, chain.matrix)
@@ -423,10 +421,9 @@ class OracleForecaster(Writable):
             self._price([int(play[0]) for play in played])
         context = np.array(x, np.float64).reshape(1, -1) if self._ridge else CONSTANT.copy()
         mix = self._distribution(played) if self._mixing == "blum-mansour" else NO_MIX
-        call = advance_one if count == 1.0 else advance_weighted
         options = None if count == 1.0 else RunOptions(weights=np.array([count]))
         label, ticket = np.array([y]), forecast._tickets
-        while not call.call(
+        while not entry(self._scratch, count != 1.0).call(
             self._state, self._scratch, context, label, _validate.NO_EVENT, ticket, mix, 0, options, None
         ):
             self._state = memory.with_slots(self._state, len(self._mixtures) * 3 // 2 + SPARE_SLOTS)

@@ -39,7 +39,9 @@ from swapcal.kernels.state import (
     T_SLOT_LOW,
     TICKET,
     UPDATES,
+    VAW_LEARNER,
     WINDOW,
+    Chain,
     Memory,
     Scratch,
 )
@@ -194,18 +196,18 @@ def _wider(array: Array, extra: int, fill: float) -> Array:
 
 def scratch(state: Memory) -> Scratch:
     """Return working room for the kernels on this state."""
-    width = state.theta.shape[1]
-    side = width if state.codes[CODES_LEARNER] == ONS_LEARNER else 0
-    n = len(state.z) if state.codes[CODES_MIXING] == BLUM_MANSOUR else 0
+    width, n, learner = state.theta.shape[1], len(state.z), state.codes[CODES_LEARNER]
+    mixes = state.codes[CODES_MIXING] == BLUM_MANSOUR
+    integers = np.int64
     return Scratch(
         x=np.zeros(width),
         u=np.zeros(width),
-        unit=np.zeros(width),
-        ball=np.zeros((3, side, side)),
-        chain=np.zeros((3, n)),
-        base=np.zeros(n, np.int64),
-        walk=np.zeros((5, n), np.int64),
-        matrix=np.zeros((n, n)),
+        leverage=np.zeros(0) if learner == VAW_LEARNER else None,
+        ball=np.zeros((3, width, width)) if learner == ONS_LEARNER else None,
+        unit=np.zeros(width) if state.knobs[WINDOW] else None,
+        chain=Chain(np.zeros((3, n)), np.zeros(n, integers), np.zeros((5, n), integers), np.zeros((n, n)))
+        if mixes
+        else None,
     )
 
 

@@ -314,7 +314,7 @@ def frozen_crossing(
     The search is that of the live forecaster: where several crossings exist, both find the same one, so that the frozen
     forecaster is the function that was played.
     """
-    ladder = Ladder(levels, steps, z, members, pool, pool, pool, False, pool, False)
+    ladder = Ladder(levels, steps, z, members, pool, None, pool, False, pool, False)
     k, w_low, w_high = crossing(ladder, x, 0, levels - 1, 0.0, 1.0)
     return k, hedge_weight(w_low - z[k], z[k + 1] - w_high)
 

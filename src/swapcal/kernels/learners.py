@@ -48,28 +48,30 @@ def pull_to_half(theta: Array, reach: float) -> None:
 
 
 @inlined
-def step_ridge(state: Memory, slot: int, x: Array, y: float, alpha: float, scratch: Scratch) -> float:
+def step_ridge(state: Memory, slot: int, x: Array, y: float, alpha: float, u: Array) -> float:
     """Move θ to the new ridge solution; return αq/(1 + αq), the share of the loss that the bound charges."""
     r = row_dot(state.theta, slot, x)
-    g = absorb(state.factor[slot], state.scale[slot], x, alpha, scratch.u)
-    row_axpy(state.theta, slot, alpha * (y - r) / g, scratch.u)
+    g = absorb(state.factor[slot], state.scale[slot], x, alpha, u)
+    row_axpy(state.theta, slot, alpha * (y - r) / g, u)
     return (g - 1.0) / g
 
 
 @inlined
-def step_ons(state: Memory, slot: int, x: Array, y: float, alpha: float, scratch: Scratch) -> float:
+def step_ons(state: Memory, slot: int, x: Array, y: float, alpha: float, u: Array, ball: Array | None) -> float:
     """Take one Online Newton Step on α(⟨θ,x⟩ - y)²; return ∇ᵀA⁻¹∇/(2β), the term of its regret bound.
 
     A ← A + ∇∇ᵀ and θ ← Π^A(θ - A⁻¹∇/β), with ∇ = 2α(⟨θ,x⟩ - y)x.
     """
+    if ball is None:
+        return 0.0
     theta = state.theta[slot]
     beta = float(state.knobs[STEP])
     k = 2.0 * alpha * (row_dot(state.theta, slot, x) - y)
     add_outer(state.gram[slot], x, alpha)
-    g = absorb(state.factor[slot], state.scale[slot], x, k * k, scratch.u)
-    row_axpy(state.theta, slot, -k / (beta * g), scratch.u)
+    g = absorb(state.factor[slot], state.scale[slot], x, k * k, u)
+    row_axpy(state.theta, slot, -k / (beta * g), u)
     if dot(theta, theta) > ONS_RADIUS * ONS_RADIUS:
-        project_ball(theta, state.factor[slot], state.scale[slot], ONS_RADIUS, scratch.ball)
+        project_ball(theta, state.factor[slot], state.scale[slot], ONS_RADIUS, ball)
     return (g - 1.0) / g / (2.0 * beta)
 
 
@@ -84,9 +86,9 @@ def learn_level(state: Memory, slot: int, x: Array, y: float, alpha: float, w: f
     row_axpy(state.residual, slot, alpha * (y - z), x)
     learner = state.codes[CODES_LEARNER]
     if learner == ONS_LEARNER:
-        state.potential[slot] += step_ons(state, slot, x, y, alpha, scratch)
+        state.potential[slot] += step_ons(state, slot, x, y, alpha, scratch.u, scratch.ball)
     else:
-        share = step_ridge(state, slot, x, y, alpha, scratch)
+        share = step_ridge(state, slot, x, y, alpha, scratch.u)
         miss = y - 0.5 if learner == VAW_LEARNER else y - w
         state.potential[slot] += alpha * miss * miss * share
 
@@ -103,11 +105,11 @@ FORGOTTEN = 36.0
 
 
 @inlined
-def observe(state: Memory, row: int, x: Array, y: float, alpha: float, scratch: Scratch) -> None:
+def observe(state: Memory, row: int, x: Array, y: float, alpha: float, u: Array) -> None:
     """Move a learner to its new solution with one more observation."""
     r = row_dot(state.recent, row, x)
-    g = absorb(state.recent_factor[row], state.recent_scale[row], x, alpha, scratch.u)
-    row_axpy(state.recent, row, alpha * (y - r) / g, scratch.u)
+    g = absorb(state.recent_factor[row], state.recent_scale[row], x, alpha, u)
+    row_axpy(state.recent, row, alpha * (y - r) / g, u)
 
 
 @inlined
@@ -124,17 +126,17 @@ def restart(state: Memory, row: int) -> None:
 
 
 @inlined
-def refill(state: Memory, row: int, coordinate: int, scratch: Scratch) -> None:
+def refill(state: Memory, row: int, coordinate: int, u: Array, unit: Array) -> None:
     """Pull a coordinate towards the learner's start with all of λ again."""
-    scratch.unit[coordinate] = 1.0
+    unit[coordinate] = 1.0
     lacking = state.knobs[RIDGE] - state.recent_pull[row, coordinate]
-    observe(state, row, scratch.unit, state.recent_prior[min(row, 1), coordinate], lacking, scratch)
+    observe(state, row, unit, state.recent_prior[min(row, 1), coordinate], lacking, u)
     state.recent_pull[row, coordinate] = state.knobs[RIDGE]
-    scratch.unit[coordinate] = 0.0
+    unit[coordinate] = 0.0
 
 
 @inlined
-def fade(state: Memory, row: int, scratch: Scratch) -> None:
+def fade(state: Memory, row: int, u: Array, unit: Array) -> None:
     """Bring a learner up to date: let its past fade, and refill the coordinates whose turn has come meanwhile."""
     window, now, width = state.knobs[WINDOW], state.counts[UPDATES], state.recent.shape[1]
     before = state.recent_clock[row]
@@ -149,15 +151,17 @@ def fade(state: Memory, row: int, scratch: Scratch) -> None:
         state.recent_excess[row] *= kept
         first, last = int(width * (before / window)), int(width * (now / window))
         for turn in range(max(first, last - width), last):
-            refill(state, row, turn % width, scratch)
+            refill(state, row, turn % width, u, unit)
 
 
 @inlined
-def learn_recent(state: Memory, row: int, x: Array, y: float, alpha: float, scratch: Scratch) -> None:
+def learn_recent(state: Memory, row: int, x: Array, y: float, alpha: float, u: Array, unit: Array | None) -> None:
     """Enter (x, y) with weight α into a learner with a short memory."""
+    if unit is None:
+        return
     if alpha > 0.0:
-        fade(state, row, scratch)
-        observe(state, row, x, y, alpha, scratch)
+        fade(state, row, u, unit)
+        observe(state, row, x, y, alpha, u)
 
 
 # The levels in order with their learners, live or frozen, and the one search among them.
@@ -171,8 +175,8 @@ class Ladder(NamedTuple):
     z: Array
     member: Integers
     theta: Array
-    factor: Array
-    """Only looked at, as `scale` is, if a wish depends on its weight."""
+    factor: Array | None
+    """None if no wish depends on its weight."""
     scale: Array
     shrinks: bool
     """Whether a wish depends on the weight it is to carry, as VAW's does."""
@@ -182,7 +186,15 @@ class Ladder(NamedTuple):
 
 
 @inlined
-def ladder_of(state: Memory) -> Ladder:
+def looked_at(array: Array, leverage: Array | None) -> Array | None:
+    """Return an array that only leverages are computed from; None without those."""
+    if leverage is None:
+        return None
+    return array
+
+
+@inlined
+def ladder_of(state: Memory, scratch: Scratch) -> Ladder:
     """Return a forecaster's levels as they are now."""
     shrinks = state.codes[CODES_LEARNER] == VAW_LEARNER
     return Ladder(
@@ -191,7 +203,7 @@ def ladder_of(state: Memory) -> Ladder:
         state.z,
         state.order,
         state.theta,
-        state.factor,
+        looked_at(state.factor, scratch.leverage),
         state.scale,
         shrinks,
         state.recent,
@@ -206,11 +218,19 @@ def evaluate(theta: Array, slot: int, x: Array) -> float:
 
 
 @inlined
+def leverage_of(factor: Array | None, scale: Array, member: int, x: Array) -> float:
+    """Return xᵀPx of a learner; 0 without its factor."""
+    if factor is None:
+        return 0.0
+    return quadratic(factor[member], scale[member], x)
+
+
+@inlined
 def wish(ladder: Ladder, member: int, x: Array, alpha: float) -> float:
     """Return what a learner forecasts if it is to carry weight α."""
     r = row_dot(ladder.theta, member, x)
     if ladder.shrinks:
-        return shrunk(r, quadratic(ladder.factor[member], ladder.scale[member], x), alpha)
+        return shrunk(r, leverage_of(ladder.factor, ladder.scale, member, x), alpha)
     if ladder.recalls:
         r += ladder.theta[member, OWN] * (clip(row_dot(ladder.recent, member + 1, x)) - 0.5)
     return clip(r)

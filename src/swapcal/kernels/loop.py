@@ -17,10 +17,10 @@ from swapcal.kernels.learners import (
     ladder_of,
     learn_level,
     learn_recent,
+    leverage_of,
     pull_to_half,
     wish,
 )
-from swapcal.kernels.linalg import quadratic
 from swapcal.kernels.mixing import (
     hedge_gap,
     hedge_weight,
@@ -64,6 +64,7 @@ from swapcal.kernels.state import (
     UPDATES,
     VAW_LEARNER,
     WINDOW,
+    Chain,
     Log,
     Memory,
     RunOptions,
@@ -79,9 +80,9 @@ NEW_LEVELS = (0, 1, 3)
 
 
 @inlined
-def issue_hedge(state: Memory, x: Array, draw: float, ticket: Array) -> None:
+def issue_hedge(state: Memory, x: Array, draw: float, ticket: Array, scratch: Scratch) -> None:
     """Play two adjacent levels so that their mean equals the mean of their learners' wishes."""
-    ladder = ladder_of(state)
+    ladder = ladder_of(state, scratch)
     lo, hi, least, most = 0, state.counts[LEVELS] - 1, 0.0, 1.0
     if state.codes[CODES_ADAPTIVE] == INNER:
         lo, hi = inner_levels(ladder, 1.0 / (state.counts[UPDATES] + 2.0), ticket[T_MEAN])
@@ -93,8 +94,8 @@ def issue_hedge(state: Memory, x: Array, draw: float, ticket: Array) -> None:
     z_low, z_high = state.z[low], state.z[high]
     if state.codes[CODES_LEARNER] == VAW_LEARNER:
         r_low, r_high = row_dot(state.theta, low, x), row_dot(state.theta, high, x)
-        q_low = quadratic(state.factor[low], state.scale[low], x)
-        q_high = quadratic(state.factor[high], state.scale[high], x)
+        q_low = leverage_of(ladder.factor, ladder.scale, low, x)
+        q_high = leverage_of(ladder.factor, ladder.scale, high, x)
         weight = self_consistent_weight(r_low, q_low, z_low, r_high, q_high, z_high)
         w_low, w_high = shrunk(r_low, q_low, 1.0 - weight), shrunk(r_high, q_high, weight)
         gap = (1.0 - weight) * (z_low - w_low) * (z_low + w_low) + weight * (z_high - w_high) * (z_high + w_high)
@@ -115,13 +116,15 @@ def issue_hedge(state: Memory, x: Array, draw: float, ticket: Array) -> None:
 
 
 @inlined
-def issue_stationary(state: Memory, x: Array, draw: float, ticket: Array, mix: Array, scratch: Scratch) -> None:
+def issue_stationary(state: Memory, x: Array, draw: float, ticket: Array, mix: Array, chain: Chain | None) -> None:
     """Play the stationary distribution of the levels' rounded wishes (Blum-Mansour; paper, Algorithm 1).
 
     `mix` receives each slot's probability in its first half and its wish in the second.
     """
+    if chain is None:
+        return
     n = state.counts[LEVELS]
-    z, up, p, base = scratch.chain[0], scratch.chain[1], scratch.chain[2], scratch.base
+    z, up, p, base = chain.rows[0], chain.rows[1], chain.rows[2], chain.base
     for k in range(n):
         z[k] = state.z[state.order[k]]
     for k in range(n):
@@ -129,7 +132,7 @@ def issue_stationary(state: Memory, x: Array, draw: float, ticket: Array, mix: A
         w = clip(row_dot(state.theta, slot, x))
         mix[n + slot] = w
         base[k], up[k] = round_to_levels(w, z)
-    stationary(base, up, p, scratch.walk, scratch.matrix)
+    stationary(base, up, p, chain.walk, chain.matrix)
     lowest, highest = write_mixture(ticket, z, p, draw)
     gap = 0.0
     for k in range(n):
@@ -156,12 +159,12 @@ def issue(state: Memory, x: Array, event: np.uint64, ticket: Array, mix: Array, 
         ticket[T_RECENT] = clip(row_dot(state.recent, 0, x))
         x[EVERYONE] = ticket[T_RECENT] - 0.5
     if state.codes[CODES_MIXING] == HEDGE:
-        issue_hedge(state, x, draw, ticket)
+        issue_hedge(state, x, draw, ticket, scratch)
         if state.knobs[WINDOW] > 0.0:
             ticket[T_RECENT_LOW] = clip(row_dot(state.recent, int(ticket[T_SLOT_LOW]) + 1, x))
             ticket[T_RECENT_HIGH] = clip(row_dot(state.recent, int(ticket[T_SLOT_HIGH]) + 1, x))
     else:
-        issue_stationary(state, x, draw, ticket, mix, scratch)
+        issue_stationary(state, x, draw, ticket, mix, scratch.chain)
 
 
 @inlined
@@ -213,21 +216,22 @@ def extend(state: Memory) -> None:
 
 
 @inlined
-def differs(state: Memory, slot: int, x: Array, alpha: float, w: float) -> bool:
+def differs(state: Memory, slot: int, x: Array, alpha: float, w: float, scratch: Scratch) -> bool:
     """Return whether the wish of a level that was issued with weight α and wish w has changed.
 
     On inner levels a wish that was raised or lowered to the first or last of them is still the same.
     """
-    now = wish(ladder_of(state), slot, x, alpha)
+    ladder = ladder_of(state, scratch)
+    now = wish(ladder, slot, x, alpha)
     if state.codes[CODES_ADAPTIVE] == INNER:
-        first, last = inner_levels(ladder_of(state), 1.0 / (state.counts[UPDATES] + 2.0), 0.0)
+        first, last = inner_levels(ladder, 1.0 / (state.counts[UPDATES] + 2.0), 0.0)
         if (now < w and w <= state.z[state.order[first]]) or (now > w and w >= state.z[state.order[last]]):
             return False
     return alpha > 0.0 and abs(now - w) > SAME_WISH
 
 
 @inlined
-def outdated(state: Memory, x: Array, ticket: Array, mix: Array) -> bool:
+def outdated(state: Memory, x: Array, ticket: Array, mix: Array, scratch: Scratch) -> bool:
     """Return whether labels were learned since the ticket was issued, here or by the copy that issued it.
 
     The worst-case bounds are about learners whose wish is the one that was issued, on levels that are still neighbours.
@@ -239,13 +243,13 @@ def outdated(state: Memory, x: Array, ticket: Array, mix: Array) -> bool:
         low, high, weight = int(ticket[T_SLOT_LOW]), int(ticket[T_SLOT_HIGH]), ticket[T_WEIGHT]
         return (
             state.right[low] != high
-            or differs(state, low, x, 1.0 - weight, ticket[T_W_LOW])
-            or differs(state, high, x, weight, ticket[T_W_HIGH])
+            or differs(state, low, x, 1.0 - weight, ticket[T_W_LOW], scratch)
+            or differs(state, high, x, weight, ticket[T_W_HIGH], scratch)
         )
     n = mix.shape[0] // 2
     changed = 0
     for slot in range(n):
-        changed += differs(state, slot, x, mix[slot], mix[n + slot])
+        changed += differs(state, slot, x, mix[slot], mix[n + slot], scratch)
     return changed > 0
 
 
@@ -285,7 +289,7 @@ def learn(state: Memory, x: Array, y: float, count: float, ticket: Array, mix: A
     book_drawn(state, x, y, count, ticket)
     if recalls:
         everyone, x[EVERYONE] = x[EVERYONE], 0.0
-        learn_recent(state, 0, x, y, count, scratch)
+        learn_recent(state, 0, x, y, count, scratch.u, scratch.unit)
         x[EVERYONE] = everyone
     for k in range(2 if hedged else n):
         slot, alpha, w = k, 0.0, 0.0
@@ -297,7 +301,7 @@ def learn(state: Memory, x: Array, y: float, count: float, ticket: Array, mix: A
             slot, alpha, w = high, ticket[T_WEIGHT], ticket[T_W_HIGH]
         if recalls and alpha > 0.0:
             z = state.z[slot]
-            learn_recent(state, slot + 1, x, y, count * alpha, scratch)
+            learn_recent(state, slot + 1, x, y, count * alpha, scratch.u, scratch.unit)
             state.recent_excess[slot + 1] += count * alpha * (w - z) * (w + z - 2.0 * y)
             x[OWN] = ticket[T_RECENT_LOW + k] - 0.5
         learn_level(state, slot, x, y, count * alpha, w, scratch)
@@ -384,7 +388,7 @@ def advance(
 
     Parameters
     ----------
-    state, scratch : the engine's; None if a baseline plays
+    state, scratch : the engine's; None if a baseline plays; what the scratch lacks is left out, too
     X, y : (n, d) contexts and (n,) labels
     events : (n,) what determines the draws, or (1,) for all of them; 0 stands for "not named"
     tickets : (n, TICKET)
@@ -406,7 +410,7 @@ def advance(
             enter(state, X, row, ticket, scratch.x)
             if blank:
                 issue(state, scratch.x, event, ticket, mix, scratch)
-            elif labelled and outdated(state, scratch.x, ticket, mix):
+            elif labelled and outdated(state, scratch.x, ticket, mix, scratch):
                 state.counts[LATE] += 1
         if baseline is not None:
             enter_baseline(baseline, row)

@@ -281,7 +281,8 @@ def pack_rows(
         at = pack_keys(keys[row], entries, known, work, at)
         if at > packed.shape[1]:
             return k
-        packed[slots[k], :at] = work[:at]
+        for i in range(at):
+            packed[slots[k], i] = work[i]
     return len(rows)
 
 

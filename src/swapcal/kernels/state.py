@@ -105,25 +105,37 @@ class Memory(NamedTuple):
     seed: Keys
 
 
+class Chain(NamedTuple):
+    """Working room for a stationary distribution of the levels."""
+
+    rows: Array
+    """(3, levels) levels, rounding probabilities and stationary distribution."""
+    base: Integers
+    """(levels,) where each level's wish rounds down to."""
+    walk: Integers
+    """(5, levels) for the search of a closed class."""
+    matrix: Array
+    """(levels, levels) for the state reduction."""
+
+
 class Scratch(NamedTuple):
-    """Working room of the kernels, so that they allocate nothing; holds no information between calls."""
+    """Working room of the kernels, so that they allocate nothing; holds no information between calls.
+
+    What a forecaster does not need is None, and the code that would use it is left out of its machine code.
+    """
 
     x: Array
     """(width,) the context, padded."""
     u: Array
     """(width,) P x."""
-    unit: Array
-    """(width,) zeros, but while a coordinate's pull is refilled."""
-    ball: Array
-    """(3, width, width) for the Online Newton Step's projection, else empty."""
-    chain: Array
-    """(3, levels) levels, rounding probabilities and stationary distribution; empty when hedging."""
-    base: Integers
-    """(levels,) where each level's wish rounds down to; empty when hedging."""
-    walk: Integers
-    """(5, levels) for the search of a closed class; empty when hedging."""
-    matrix: Array
-    """(levels, levels) for the state reduction; empty when hedging."""
+    leverage: Array | None
+    """(0,) only a mark that wishes depend on xᵀPx: VAW."""
+    ball: Array | None
+    """(3, width, width) for the projection of the Online Newton Step."""
+    unit: Array | None
+    """(width,) zeros, but while a coordinate's pull is refilled, if there are learners with a short memory."""
+    chain: Chain | None
+    """for mixtures of all levels: Blum-Mansour."""
 
 
 # Fast refusal of contexts that are not in X.
