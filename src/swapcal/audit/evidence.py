@@ -129,7 +129,8 @@ def data_warnings(sums: Sums, tolerated: float) -> tuple[str, ...]:
     clusters = sums.tally.clusters
     if clusters is not None and clusters.clusters < LEAST_CLUSTERS:
         found.append(
-            f"The rows belong to {clusters.clusters} clusters only; with fewer than {LEAST_CLUSTERS} nothing is tested."
+            f"The rows belong to {counted(clusters.clusters, 'cluster')} only; with fewer than {LEAST_CLUSTERS} "
+            "nothing is tested."
         )
     table = sums.tally.table.sum(axis=0)
     rate = float(table[kernel.OBSERVED] / table[kernel.MASS])
