@@ -14,10 +14,12 @@ from swapcal.arrays import AnyArray, Array, Integers, Keys
 from swapcal.engine.forecaster import MOST_DIM
 from swapcal.kernels.encode import ENTRIES
 from swapcal.kernels.experts import (
+    BESIDE,
     COUNTS,
     CROSSED,
     CURVE,
     EXPERTS,
+    GIVEN,
     HASHED,
     LINEAR,
     LINEAR_ADA,
@@ -141,7 +143,7 @@ def file_fields(scores: int, shapes: Shapes) -> dict[str, Field]:
         "merits": floats(inputs + 1),
         "runs": floats(inputs + 1),
         "shortfalls": floats(EXPERTS if earlier else EXPERTS + scores),
-        "counts": floats(COUNTS),
+        "counts": floats(BESIDE if shapes["counts"] == (BESIDE,) else COUNTS),  # earlier files have fewer
         "curve": floats(CURVE),
         "spread": floats(CURVE, CURVE),
         "linear_used": integers("linear", least=0, most=LINEAR_SLOTS - 1, rises=True),
@@ -246,6 +248,7 @@ class Experts(Writable):
             np.zeros(CURVE),
             VARIANCE * np.eye(CURVE),
         )
+        self._bank.counts[BESIDE] = AT_FIRST[GIVEN] if scores else 0.0
         self._work = _work(0, 1, self.memory_width)
         self._reserved = 0, 0
         """entries and coordinates for which there is room, of a row that came alone"""
