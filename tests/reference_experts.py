@@ -68,6 +68,7 @@ class ReferenceExperts:
         known = (np.arange(n) < own).astype(float)
         self.covariances = [kernels.PRIOR * np.diag(known), kernels.PRIOR * np.eye(n)][: 1 + (scores > 0)]
         self.shares = np.array([0.02, 0.08, 0.9]) if scores else np.ones(1)
+        self.beside = 0.9 if scores else 0.0
         self.known, self.ones, self.lag = 0, 0.0, 0.0
         self.merits, self.runs = np.zeros(n + 1), np.zeros(n + 1)
         self.tension, self.peak = 0.0, 0.0
@@ -113,6 +114,8 @@ class ReferenceExperts:
         p = chance(blend)
         pull = float(self.curve @ [1, 2 * p - 1])
         said = p + p * (1 - p) * min(max(pull, -0.7), 0.7) / (1 + self.lag)
+        if self.known and self.scores:
+            said += max(2 * self.beside - 1, 0) / (1 + self.lag) * (chance(stacks[-1]) - said)
         return (inputs, members, stacks, self.known), np.array([said, *map(chance, margins)])
 
     def confidence(self, blend: Any, x: Any) -> Any:
@@ -190,6 +193,7 @@ class ReferenceExperts:
         if share < 0.5 and self.scores:
             base = math.log((self.ones + 0.5) / (self.known - self.ones + 0.5))
             self.learn_shares([base, *stacks[1:]], y, weight * (1 - 2 * share))
+        self.beside = min(self.shares[-1], self.beside + 1e-3) if self.scores else 0.0
         self.known, self.ones = self.known + weight, self.ones + weight * y
 
     def learn_shares(self, stacks: Any, y: Any, rate: Any) -> Any:

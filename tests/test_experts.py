@@ -19,13 +19,14 @@ from swapcal.kernels.experts import (
     PRIOR,
     SCORED,
     TENSION,
+    TRUST,
     VARIANCE,
     View,
     bent,
     learn_curve,
 )
 from swapcal.live import Live
-from swapcal.live.experts import Experts, as_model, expert_keys, expert_names, expert_weights
+from swapcal.live.experts import Experts, as_model, expert_keys, expert_names, expert_weights, file_fields
 from tests.reference_experts import ReferenceExperts
 
 FEW = 100  # rows for the literal reference, which is slow
@@ -508,3 +509,37 @@ def test_a_live_object_speaks_of_its_experts_in_words_and_saves_them_as_before()
     named = [term.name for term in live.explain("last").terms if term.kind == "expert"]
     assert named
     assert all(name.removeprefix("expert: ") in expert_names() for name in named)
+
+
+def test_scores_believed_as_given_have_a_share_beside_the_pool(stream: Any) -> None:
+    keys, values, _, _ = stream
+    p = np.random.default_rng(6).uniform(0.02, 0.98, len(keys))
+    y = (np.random.default_rng(7).random(len(p)) < p).astype(float)
+    experts = Experts(1)
+    assert experts._bank.counts[TRUST] == 0.9
+    _, forecasts = play(experts, keys, values, p[:, None].copy(), *immediate(y))
+    shares = [share for share, _ in experts.members(np.zeros(experts.memory_width))]
+    assert sum(shares) == pytest.approx(1.0)
+    assert shares[1 + EXPERTS] > 2 * experts._bank.counts[TRUST] - 1 > 0.5
+    wrong = Experts(1)
+    play(wrong, keys, values, 1 - p[:, None], *immediate(y))
+    assert wrong._bank.counts[TRUST] < 0.01
+    assert np.abs(forecasts[:, 0] - p).mean() < 0.02
+
+
+def test_one_surprise_does_not_restore_a_share_beside_the_pool(stream: Any) -> None:
+    experts = Experts(1)
+    experts._bank.shares[:], experts._bank.counts[TRUST] = (0.0, 0.0, 1.0), 0.2
+    keys, values, y, given = stream
+    play(experts, keys[:1], values[:1], given[:1, :1], *immediate(y[:1]))
+    assert experts._bank.counts[TRUST] == pytest.approx(0.201)
+
+
+def test_states_of_before_have_no_scores_beside_the_pool(stream: Any) -> None:
+    keys, values, y, given = stream
+    experts = Experts(1)
+    play(experts, keys, values, given[:, :1], *immediate(y))
+    arrays, manifest = experts.to_state()
+    arrays["counts"] = arrays["counts"][:TRUST]
+    assert file_fields(1, {name: array.shape for name, array in arrays.items()})["counts"].shape == (TRUST,)
+    assert Experts.from_state(State(arrays, manifest))._bank.counts[TRUST] == 0.0

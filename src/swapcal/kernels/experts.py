@@ -125,11 +125,13 @@ SURPRISE = 0.6  # power of 1 + lag that tempers the stacks' likelihoods; ½ woul
 PLAIN, SCORED, GIVEN = 0, 1, 2
 INFORMED = 0.5  # share of today's labels that a row must have known to tell nothing of the scores as against the base
 SWITCHING = 1e-4
+RISE = 1e-3  # most that one label adds to belief in the scores beside the pool: one surprise of a stack proves little
 LARGEST_GAIN = 300.0  # logarithm of a likelihood ratio, which a label of large weight must not make infinite
 # counts of the bank: labels known, their sum, how many labels come between a forecast and its own, all surprise of the
-# blend so far, and the most there was
-KNOWN, ONES, LAG, TENSION, PEAK = 0, 1, 2, 3, 4
-COUNTS = 5
+# blend so far, the most there was,
+# and how far the users' scores as given are believed beside all that is learned
+KNOWN, ONES, LAG, TENSION, PEAK, TRUST = 0, 1, 2, 3, 4, 5
+COUNTS = 6
 LAG_STEP = 0.01  # the lag is a mean over about a hundred labels
 # what a row remembers behind the stacks' inputs: the log-odds of both stacks, of the two together and of the base rate,
 # and the labels then known
@@ -162,7 +164,7 @@ class Bank(NamedTuple):
     """(EXPERTS + scores,) each expert's and score's mean log loss beyond the base rate's, on labels as they came, about
     the last RECENT; kept only where they come late"""
     counts: Array
-    """[labels known, each as often as it counts, their sum, lag, tension, its peak]"""
+    """[labels known, each as often as it counts, their sum, lag, tension, its peak, belief in the scores as given]"""
     curve: Array
     """(CURVE,) weights of the recalibration curve of the blend's recent forecasts"""
     spread: Array
@@ -381,6 +383,15 @@ def as_given(memory: Array, inputs: int) -> float:
 
 
 @inlined
+def trusted_share(bank: Bank) -> float:
+    """Return the share of the users' scores as given beside the pool and its curve: 0 unless they are mostly believed.
+
+    Every weight that is learned costs something, also where the score is the truth. The later labels come the less.
+    """
+    return float(max(2.0 * bank.counts[TRUST] - 1.0, 0.0) / (1.0 + bank.counts[LAG]))
+
+
+@inlined
 def put_stacks(bank: Bank, memory: Array, trust: Array) -> None:
     """Write the log-odds of each stack, and of their mixture; before the first label the users' scores speak."""
     inputs = bank.weights.shape[1]
@@ -547,7 +558,11 @@ def forecast_row(bank: Bank, work: Workspace, given: Array, memory: Array, proba
     # before the first label only the stack has anything to say
     odds = hesitant(bank, memory, work.credit, work) if known > 0.0 else memory[inputs + SAID_STACK]
     p = sigmoid(odds)
-    probabilities[0] = p + (bent(bank.curve, p) - p) / (1.0 + bank.counts[LAG])
+    p += (bent(bank.curve, p) - p) / (1.0 + bank.counts[LAG])
+    share = trusted_share(bank)
+    if share > 0.0 and known > 0.0:
+        p += share * (sigmoid(as_given(memory, inputs)) - p)
+    probabilities[0] = p
     for e in range(EXPERTS):
         probabilities[1 + e] = work.chances[e]
 
@@ -734,6 +749,8 @@ def learn_blend(bank: Bank, memory: Array, y: float, weight: float, work: Worksp
         learn_merits(bank, memory, y, weight * share, work)
     if share < INFORMED and bank.weights.shape[0] > SCORED:
         learn_shares(bank, memory, y, weight * (1.0 - share / INFORMED), base_rate(bank))
+    if bank.weights.shape[0] > SCORED:
+        bank.counts[TRUST] = min(bank.shares[GIVEN], bank.counts[TRUST] + RISE)
     bank.counts[KNOWN] += weight
     bank.counts[ONES] += weight * y
 
@@ -806,12 +823,20 @@ def add_beside(sums: Array, memory: Array, tickets: Array, y: Array, weights: Ar
 
 @jit
 def share_blend(bank: Bank, shares: Array) -> None:
-    """Write each member's share of the blend's log-odds (2 + EXPERTS + scores,), as they are now."""
+    """Write each member's share of the blend's log-odds (2 + EXPERTS + scores,), as they are now.
+
+    Scores have their share beside the pool too, which is one of probabilities.
+    """
     shares[:] = 0.0
     shares[STACK] = 1.0
     if bank.counts[KNOWN] > 0.0:
         put_trust(bank, shares)
         put_weights(bank, shares, shares)
+        first, last, share = 1 + EXPERTS, bank.weights.shape[1], trusted_share(bank)
+        for member in range(shares.shape[0]):
+            shares[member] *= 1.0 - share
+        for score in range(first, last):
+            shares[score] += share / (last - first)
 
 
 @jit

@@ -18,6 +18,7 @@ from swapcal.kernels.experts import (
     CROSSED,
     CURVE,
     EXPERTS,
+    GIVEN,
     HASHED,
     LINEAR,
     LINEAR_ADA,
@@ -38,6 +39,7 @@ from swapcal.kernels.experts import (
     SCORED,
     SMALL_LINEAR_SLOTS,
     SMALL_PAIR_SLOTS,
+    TRUST,
     VARIANCE,
     Bank,
     Single,
@@ -147,7 +149,7 @@ def file_fields(scores: int, size: str, shapes: Shapes) -> dict[str, Field]:
         "merits": floats(inputs + 1),
         "runs": floats(inputs + 1),
         "shortfalls": floats(EXPERTS if earlier else EXPERTS + scores),
-        "counts": floats(COUNTS),
+        "counts": floats(TRUST if shapes["counts"] == (TRUST,) else COUNTS),  # earlier files have fewer
         "curve": floats(CURVE),
         "spread": floats(CURVE, CURVE),
         "linear_used": integers("linear", least=0, most=linear - 1, rises=True),
@@ -254,6 +256,7 @@ class Experts(Writable):
             np.zeros(CURVE),
             VARIANCE * np.eye(CURVE),
         )
+        self._bank.counts[TRUST] = AT_FIRST[GIVEN] if scores else 0.0
         self._work = _work(0, 1, self.memory_width)
         self._reserved = 0, 0
         """entries and coordinates for which there is room, of a row that came alone"""
