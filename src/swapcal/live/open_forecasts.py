@@ -725,7 +725,7 @@ class OpenForecasts:
 
     def _windowless(self) -> int:
         """Count the open forecasts whose maturity is not known."""
-        return sum(self.matures[slot] != self.matures[slot] for slot in self.opened.values())
+        return int((np.isnan(np.array(self.matures)) & (np.array(self.issued, np.int64) != FREE)).sum())
 
     def in_order(self) -> list[int]:
         """Return the open forecasts' slots in order of issue."""
