@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swapcal import Live
+from swapcal.archive import copied
 from swapcal.kernels import packing
 from swapcal.kernels.experts import EXPERTS
 from swapcal.kernels.packing import KNOWN_KEYS, blank_known, delta_encode, longest, pack_rows, unpack_rows
@@ -150,8 +151,9 @@ def test_a_frozen_state_is_that_of_its_moment_whatever_comes_later() -> None:
     records = [{"shop": f"shop {k % 7}", "s": 0.3, "price": float(k)} for k in range(3000)]
     live.forecast_many(records, [*range(3000)])
     live.label_many([*range(0, 3000, 2)], [0.0, 1.0] * 750, weight=[1.0] * 1500)
-    then, later = live.to_state(), live.frozen_state()
-    live.label_many([*range(1, 3000, 2)], [1.0] * 1500)  # their slots are taken again, by longer rows
+    then, later = copied(live.to_state()), live.frozen_state()
+    live.label_many([*range(1, 3000, 2)], [1.0] * 1500)  # their slots are taken again, first by rows as long
+    live.forecast_many(records[:1000], [f"again {k}" for k in range(1000)])
     more = [{"shop": f"new {k}", "s": 0.6, "price": -1.0 / (k + 3), "colour": f"{k}"} for k in range(2500)]
     live.forecast_many(more, [f"new {k}" for k in range(2500)])
     found = later()
