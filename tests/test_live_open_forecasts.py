@@ -15,7 +15,7 @@ import pytest
 from swapcal import Forecaster
 from swapcal.engine import state as memory
 from swapcal.live import ExpiredIdError, Live, UnknownIdError, open_forecasts
-from swapcal.live.open_forecasts import OpenForecasts, OpenLimits
+from swapcal.live.open_forecasts import Maturity, OpenForecasts, OpenLimits
 from tests.checks import snapshot, stream
 
 RECORD = {"v": 1.0}
@@ -396,3 +396,14 @@ def test_the_oldest_expire_in_order_however_many_came_before(forecasts: int) -> 
         assert not expected or open_forecasts.status().oldest_open == k + 1 - expected[0]
     assert len(open_forecasts._issue_queue) < 2000
     assert open_forecasts.slots <= 5
+
+
+def test_windows_that_ended_leave_nothing_for_the_next_forecast_to_clear_away() -> None:
+    open_forecasts = OpenForecasts(maturity=Maturity(10.0, 0.0))
+    for k in range(300):
+        open_forecasts.admit(k, 0.0, 10.0)
+    for _ in range(299):
+        open_forecasts.close(open_forecasts.next_due(11.0))
+    assert len(open_forecasts._ripening) == 1
+    open_forecasts.close(open_forecasts.next_due(11.0))
+    assert open_forecasts._ripening == []

@@ -9,10 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swapcal import Live
+from swapcal.archive import copied
 from swapcal.kernels import packing
 from swapcal.kernels.experts import EXPERTS
 from swapcal.kernels.packing import KNOWN_KEYS, blank_known, delta_encode, longest, pack_rows, unpack_rows
 from swapcal.kernels.state import TICKET
+from swapcal.monitor import Monitor
 
 BITS = np.uint64
 AGAIN_AND_AGAIN = 0.3
@@ -142,3 +144,22 @@ def test_rows_asked_for_do_not_share_memory_with_forecasts(size: int) -> None:
     assert again == forecasts[:size]
     live.label(3, 1)
     assert again == forecasts[:size]
+
+
+def test_a_frozen_state_is_that_of_its_moment_whatever_comes_later() -> None:
+    live = Live(groups=["shop"], scores=["s"], monitor=Monitor(["shop"]))
+    records = [{"shop": f"shop {k % 7}", "s": 0.3, "price": float(k)} for k in range(3000)]
+    live.forecast_many(records, [*range(3000)])
+    live.label_many([*range(0, 3000, 2)], [0.0, 1.0] * 750, weight=[1.0] * 1500)
+    then, later = copied(live.to_state()), live.frozen_state()
+    live.label_many([*range(1, 3000, 2)], [1.0] * 1500)  # their slots are taken again, by longer rows
+    more = [{"shop": f"new {k}", "s": 0.6, "price": -1.0 / (k + 3), "colour": f"{k}"} for k in range(2500)]
+    live.forecast_many(more, [f"new {k}" for k in range(2500)])
+    found = later()
+    assert found.manifest == then.manifest
+    assert found.arrays.keys() == then.arrays.keys()
+    for name, values in then.arrays.items():
+        assert (found.arrays[name].shape, found.arrays[name].tobytes()) == (values.shape, values.tobytes()), name
+    now, later = copied(live.to_state()), live.frozen_state()
+    live._scheduler.open_rows._packed[:] = 0  # as rows of the same length would overwrite them
+    assert later().arrays["open.ticket"].tobytes() == now.arrays["open.ticket"].tobytes()

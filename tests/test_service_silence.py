@@ -254,5 +254,5 @@ def test_the_clock_goes_on_at_the_same_forecast_however_they_are_batched(setting
         for start in range(0, 6, size):
             shop.forecasts(*rows[start : start + size])
         assert_follows_from_log(shop)
-        moments.append([shop.hosted.latest, *(one.moment for one in shop.hosted.opened.values())])
+        moments.append([shop.hosted.latest, *map(shop.hosted.live.issued_at, shop.hosted.accepted)])
     assert all(each == moments[0] for each in moments)

@@ -30,7 +30,7 @@ from swapcal.service.messages import ForecastIn, OutcomeRowIn
 from swapcal.service.queue import FORECASTS, OUTCOMES, Make, Write
 from swapcal.service.settings import LIVE, JsonLog, Limits, Settings, Watch
 from swapcal.service.snapshots import BEHIND, HOSTED, Snapshotter, Still, restored
-from swapcal.service.status import alarms, certificate, describe, engine
+from swapcal.service.status import alarms, certificate, collect, describe, engine
 from swapcal.service.store import Unavailable
 from swapcal.service.worker import Worker
 from tests.memory_store import MemoryStore
@@ -559,6 +559,20 @@ def test_early_outcomes_lapse_by_the_clock_without_any_event() -> None:
     clock.now += 1.0
     found = worker.ask(describe)
     assert (found.parked, found.lapsed, found.seq) == (0, 1, 2)
+
+
+def test_metrics_are_collected_again_only_after_something_happened() -> None:
+    clock = Clock()
+    worker = Hand(MemoryStore(), clock=clock, groups=["city"], parked_for=60.0)
+    worker.forecast("a", ROME)
+    worker.outcome("early", 1.0)
+    known = worker.ask(lambda hosted: collect(hosted, 9))
+    assert worker.ask(lambda hosted: collect(hosted, 9, known)) is known
+    clock.now += 61.0
+    lapsed = worker.ask(lambda hosted: collect(hosted, 9, known))
+    assert (lapsed.status.lapsed, lapsed.status.seq) == (1, known.status.seq)
+    worker.outcome("a", 1.0)
+    assert worker.ask(lambda hosted: collect(hosted, 9, lapsed)).status.labels == 1
 
 
 def test_a_correction_is_logged_and_nothing_is_unlearned() -> None:

@@ -178,7 +178,7 @@ class Contract:
         status, labels = hosted.live.status(), hosted.figures.labels
         counts = {"live": status.labels, "figures": labels, "monitor": hosted.monitor.rows}
         expect(len({*counts.values()}) == 1, "all parts have learned the same outcomes", **counts)
-        expect(status.open == len(hosted.opened), "open forecasts are counted once", live=status.open)
+        expect(status.open == len(hosted.accepted), "open forecasts are counted once", live=status.open)
         if store.pruned(self.settings.name) > 1:
             return
         forecasts = {event.id for event in self.log.values() if event.kind == FORECAST}

@@ -30,6 +30,7 @@ from swapcal.tables.clock import shown
 
 # `IssueQueue`: open forecasts in order of issue.
 
+STALE = 4  # closed forecasts dropped from a heap with each that closes
 SLACK = 1024  # closed forecasts that may stay in the queue before it is searched
 LOW = 2**32 - 1
 
@@ -387,6 +388,10 @@ class OpenForecasts:
         self.held -= self.arrived[slot] == ARRIVED
         self.issued[slot] = FREE
         self._vacated.append(slot)
+        for _ in range(STALE):  # a few with each: a million that end together would keep one forecast waiting
+            if not self._ripening or self.issued[self._ripening[0][2]] == self._ripening[0][1]:
+                return
+            heapq.heappop(self._ripening)
 
     def reuse(self) -> None:
         """Let the slots of closed forecasts be taken again."""
@@ -725,7 +730,7 @@ class OpenForecasts:
 
     def _windowless(self) -> int:
         """Count the open forecasts whose maturity is not known."""
-        return sum(self.matures[slot] != self.matures[slot] for slot in self.opened.values())
+        return int((np.isnan(np.array(self.matures)) & (np.array(self.issued, np.int64) != FREE)).sum())
 
     def in_order(self) -> list[int]:
         """Return the open forecasts' slots in order of issue."""

@@ -314,7 +314,7 @@ class HostedForecaster:
         for _, same in itertools.groupby(rows, lambda row: row.time is None and row.matures is None):
             run = [*same]
             waits = self.clock == SERVICE and self._present(now) < now
-            full = len(self.opened) + len(run) > self.settings.max_open
+            full = len(self.accepted) + len(run) > self.settings.max_open
             yield from [[row] for row in run] if waits and full else [run]
 
     def _issued(self, rows: list[ForecastIn], now: float) -> "list[IssuedForecast | Exception]":

@@ -3,6 +3,7 @@
 import asyncio
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import cache, partial
 from typing import Any
 
@@ -316,13 +317,15 @@ async def readyz(call: Call) -> Reply:
 async def metrics(call: Call) -> Reply:
     """Return all counts as Prometheus reads them."""
     context = call.context
-    for name in [*context.worker.forecasters]:
-        try:
+
+    async def look(name: str) -> None:
+        question = partial(collect, most=context.limits.gauges, known=context.last.get(name))
+        with suppress(ApiError, TimeoutError):
             async with asyncio.timeout(LONGEST):
-                context.last[name] = await context.ask(name, partial(collect, most=context.limits.gauges))
-        except (ApiError, TimeoutError):
-            continue
-    return Reply(exposition(context.worker, context.last), media=TEXT)
+                context.last[name] = await context.ask_beside(name, question)
+
+    await asyncio.gather(*map(look, [*context.worker.forecasters]))
+    return Reply(await run_in_threadpool(exposition, context.worker, context.last.copy()), media=TEXT)
 
 
 async def openapi(call: Call) -> Reply:

@@ -68,16 +68,24 @@ async def forecasts(call: Call) -> Reply:
     if call.in_lines():
         rows = _lines(await call.body(), call.context.limits)
         return _in_lines(await _many(call, FORECASTS, rows, _forecast_row))
-    given = decoded(_FORECASTS, await call.body())
+    content = await call.body()
+    alone = _alone(content)
+    if alone is not None:
+        return _json(await _single(call, FORECASTS, _checked_forecast(alone, call.context.limits)))
+    given = decoded(_FORECASTS, content)
     if given.forecasts is not UNSET:
         if given.id is not UNSET or given.record is not UNSET:
             raise ApiError("invalid", "forecasts: given together with id or record, expected one or the other")
         return _json(ForecastsOut(await _many(call, FORECASTS, given.forecasts, _forecast_row)))
-    if given.id is UNSET or given.record is UNSET:
-        missing = "id" if given.id is UNSET else "record"
-        raise ApiError("invalid", f"{missing}: given none, expected one")
-    row = _checked_forecast(ForecastIn(given.id, given.record, given.time, given.matures), call.context.limits)
-    return _json(await _single(call, FORECASTS, row))
+    raise ApiError("invalid", f"{'id' if given.id is UNSET else 'record'}: given none, expected one")
+
+
+def _alone(content: bytes) -> ForecastIn | None:
+    """Return the forecast that is asked for alone; None for many, and for a body at fault, which is then read again."""
+    try:
+        return _FORECAST.decode(content)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 async def outcomes(call: Call) -> Reply:

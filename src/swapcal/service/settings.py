@@ -172,11 +172,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def live(self) -> Live:
         """Return a fresh forecaster with its monitor; raises `ApiError` for settings that do not go together."""
         try:
-            return Live(**{name: getattr(self, name) for name in LIVE}, monitor=self._monitor())
+            return Live(**{name: getattr(self, name) for name in LIVE}, monitor=self.monitor())
         except (ValueError, TypeError, MemoryError) as error:
             raise ApiError("invalid", str(error)) from None
 
-    def _monitor(self) -> Monitor:
+    def monitor(self) -> Monitor:
         """Return a fresh monitor of the groups and of pairs of them."""
         pairs = [pair for pair in self.products if set(pair) <= set(self.groups)]
         return Monitor(self.groups, products=pairs, **msgspec.structs.asdict(self.watch))

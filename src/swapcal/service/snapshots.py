@@ -123,9 +123,16 @@ class Still:
 
     def to_bytes(self) -> bytes:
         """Return the state as bytes, after reading them as `restored` would."""
-        parts = {"live": _packed(LIVE, self._live()), "parked": msgspec.json.encode(dict(self._parked))}
+        content = packed(HOSTED, self._whole())
+        unpacked(content, HOSTED)
+        return content
+
+    def _whole(self) -> State:
+        """Return the state, its parts as bytes: at most two copies of it are in memory at once."""
+        parts = {"live": packed(LIVE, self._live()), "parked": msgspec.json.encode(dict(self._parked))}
+        unpacked(parts["live"], LIVE)
         arrays = {name: np.frombuffer(content, np.uint8) for name, content in parts.items()}
-        return _packed(HOSTED, State({**self._own.arrays, **arrays}, self._own.manifest))
+        return State({**self._own.arrays, **arrays}, self._own.manifest)
 
     def states(self) -> dict[str, State]:
         """Return all that follows from the log, by part; early outcomes lapse by the clock, which may have gone on."""
@@ -184,12 +191,6 @@ def _with_monitor(live: State, state: State, opened: Mapping[str, tuple[Any, ...
     if sums is not None and live.manifest["ledger"].get("weighted") and len(sums):
         arrays["score_sums"] = weighted_sums(sums)
     return State(arrays, {**live.manifest, "watched": True})
-
-
-def _packed(kind: Kind, state: State) -> bytes:
-    content = packed(kind, state)
-    unpacked(content, kind)
-    return content
 
 
 def _bytes(state: State, name: str) -> bytes:

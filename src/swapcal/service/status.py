@@ -167,8 +167,14 @@ class CollectedFigures(NamedTuple):
     """of some groups, as `Monitor.sizes` returns them"""
 
 
-def collect(hosted: HostedForecaster, most: int) -> CollectedFigures:
-    """Return figures for the metrics, with the sizes of at most so many groups; of the learning thread."""
+def collect(hosted: HostedForecaster, most: int, known: CollectedFigures | None = None) -> CollectedFigures:
+    """Return figures for the metrics, with the sizes of at most so many groups; of the learning thread.
+
+    Those that are `known` are returned as they are while nothing has happened since.
+    """
+    now = hosted.seq, len(hosted.parked), hosted.lapsed  # early outcomes lapse without an event
+    if known is not None and now == (known.status.seq, known.status.parked, known.status.lapsed):
+        return known
     return CollectedFigures(describe(hosted), len(hosted.monitor.groups()), hosted.monitor.sizes(most))
 
 
