@@ -80,7 +80,7 @@ def _one(found: Any) -> Any:
 
 
 def bits(hosted: Any) -> dict[str, Any]:
-    """Everything a ward is, but for the name its engine goes by, which is drawn anew for every engine."""
+    """Everything a hosted forecaster is, but for the name its engine goes by, which is drawn anew for every engine."""
     still = Still(hosted)
     found: dict[str, Any] = {"accepted": dict(hosted.accepted), "parked": dict(still._parked)}
     for name, state in still.states().items():
@@ -93,10 +93,12 @@ def bits(hosted: Any) -> dict[str, Any]:
 
 
 def assert_follows_from_log(hand: Hand) -> None:
-    """The ward is what the log alone makes of a fresh one."""
+    """The hosted forecaster is what the log alone makes of a fresh one; early outcomes lapse by the clock of both."""
     kept, hand.store.kept = hand.store.kept, {}
     again = recover(hand.store, hand.name).hosted
     hand.store.kept = kept
+    for one in (again, hand.hosted):
+        one.advance(max(hand.clock.now, hand.hosted.now))
     assert bits(again) == bits(hand.hosted)
 
 

@@ -26,7 +26,7 @@ from swapcal.kernels.experts import (
     learn_curve,
 )
 from swapcal.live import Live
-from swapcal.live.experts import Experts, as_model, expert_keys, expert_names, expert_weights, file_fields
+from swapcal.live.experts import FULL, Experts, as_model, expert_keys, expert_names, expert_weights, file_fields
 from tests.reference_experts import ReferenceExperts
 
 FEW = 100  # rows for the literal reference, which is slow
@@ -541,5 +541,5 @@ def test_states_of_before_have_no_scores_beside_the_pool(stream: Any) -> None:
     play(experts, keys, values, given[:, :1], *immediate(y))
     arrays, manifest = experts.to_state()
     arrays["counts"] = arrays["counts"][:TRUST]
-    assert file_fields(1, {name: array.shape for name, array in arrays.items()})["counts"].shape == (TRUST,)
+    assert file_fields(1, FULL, {name: array.shape for name, array in arrays.items()})["counts"].shape == (TRUST,)
     assert Experts.from_state(State(arrays, manifest))._bank.counts[TRUST] == 0.0

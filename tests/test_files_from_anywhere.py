@@ -235,7 +235,7 @@ def test_objects_inside_objects_are_columns_with_both_names_and_lists_are_text(t
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     with open_source(str(path)) as source:
         assert source.columns == ["ts", "user.country", "user.age.years", "tags", "model.score", "y"]
-        (piece,) = source.pieces({}, others=ReadAs.feature)
+        (piece,) = source.pieces({}, unnamed=ReadAs.feature)
     assert piece.table["user.age.years"].to_pylist()[:6] == [0, None, None, None, None, 5]
     assert piece.table["tags"].to_pylist()[:2] == ["[]", '["a"]']
     done = run(
@@ -260,7 +260,7 @@ def test_parquet_structs_are_columns_and_lengths_of_time_seconds(tmp_path: Path)
     pq.write_table(pa.table({"a": inner, "stay": stay, "y": [0, 1]}), path)
     with open_source(str(path)) as source:
         assert source.columns == ["a.b.c", "stay", "y"]
-        (piece,) = source.pieces({}, others=ReadAs.feature)
+        (piece,) = source.pieces({}, unnamed=ReadAs.feature)
         assert piece.table["a.b.c"].to_pylist() == [1, 2]
         assert piece.table["stay"].to_pylist() == [1.5, None]
     with open_source(str(path)) as source:
