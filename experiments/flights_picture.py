@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from swapcal import Live
-from swapcal.audit.difference import calibration_error
+from swapcal.audit.difference import RANGES, calibration_error
 from swapcal.datasets.flights import FEATURES, GROUPS, flights, names_of
 
 PLAIN = "logistic (steps of 0.3)"
@@ -81,7 +81,7 @@ def drawn(rows: list[tuple[str, int, float, float, float]]) -> str:
         '<text class="title" x="16" y="28">How far off are forecasts of late flights, for each group?</text>',
         '<text class="note" x="16" y="49">336,776 departures from New York in 2013, each forecast before it left. '
         "Mean gap between forecast and</text>",
-        '<text class="note" x="16" y="66">outcome over 20 ranges of the forecast, in percentage points; '
+        f'<text class="note" x="16" y="66">outcome over {RANGES} ranges of the forecast, in percentage points; '
         "0 is perfect.</text>",
     ]
     for points in range(int(most) + 1):
