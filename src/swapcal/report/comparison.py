@@ -111,7 +111,8 @@ def _moved(one: GroupDifference, scale: float) -> Html:
         tag("circle", cx=start, cy=middle, r=4.5, class_="before-mark"),
         tag("path", d=f"M{coordinate(end)} 2l6 6l-6 6l-6-6Z", class_="after-mark"),
     ]
-    return tag("svg", *shapes, width=GAIN_WIDTH, height=GAIN_HEIGHT, class_="interval", aria_hidden="true")
+    box = f"0 0 {GAIN_WIDTH} {GAIN_HEIGHT}"
+    return tag("svg", *shapes, width=GAIN_WIDTH, height=GAIN_HEIGHT, viewBox=box, class_="interval", aria_hidden="true")
 
 
 def _from_to(one: GroupDifference, places: int) -> str:
