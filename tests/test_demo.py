@@ -41,7 +41,9 @@ class Compiled(event.Listener):
 event.register("numba:compile", Compiled())
 from swapcal import Live
 from swapcal.cli.demo import demo
-demo(Path(tempfile.mkdtemp()) / "report.html", 500)
+from tests.commands import runner
+result = runner(demo)("--out", Path(tempfile.mkdtemp()) / "report.html", "--rows", 500)
+assert result.exit_code == 0, result.output
 live = Live(groups=["g"])
 for k in range(3):
     live.forecast({"g": "a", "x": 1.0}, id=k)
