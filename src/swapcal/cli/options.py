@@ -349,7 +349,10 @@ def reads_text(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def unfolded(**given: Any) -> None:
-        made = {name: holder(**{each: given.pop(each) for each in held[name]}) for name, holder in holders.items()}
+        made = {
+            name: holder(**{each: given.pop(each) for each in held[name] if each in given})
+            for name, holder in holders.items()
+        }
         command(**made, **given)
 
     options = inspect.Signature([*own.values(), *(each for one in held.values() for each in one.values())])
