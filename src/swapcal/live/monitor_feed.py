@@ -47,7 +47,7 @@ def enter(
 
 
 def counting_rows(monitor: Monitor) -> Monitor:
-    """Return a monitor. Raises TypeError if it is none, and ValueError if its rows have times already."""
+    """Return `monitor`. Raises TypeError unless it is a Monitor, ValueError if its rows have times already."""
     if not isinstance(monitor, Monitor):
         raise TypeError(f"monitor: given {type(monitor).__name__}, expected a Monitor")
     if monitor.clock_kind not in (None, ROW_NUMBERS):
