@@ -14,6 +14,7 @@ from swapcal.kernels import packing
 from swapcal.kernels.experts import EXPERTS
 from swapcal.kernels.packing import KNOWN_KEYS, blank_known, delta_encode, longest, pack_rows, unpack_rows
 from swapcal.kernels.state import TICKET
+from swapcal.live import open_rows
 from swapcal.monitor import Monitor
 
 BITS = np.uint64
@@ -136,6 +137,45 @@ def test_rows_from_before_new_columns_are_learned_as_they_were(tmp_path: Any) ->
     assert one.preview(late).mean.tolist() == kept.preview(late).mean.tolist()
 
 
+@pytest.mark.parametrize("learner", ["ridge", "sparse"])
+def test_rows_of_several_blocks_are_those_of_one(learner: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    """Slots over many blocks, taken again, one by one and many at once, by longer rows too: the same state."""
+    rows = [row | ({"more": f"{k} {k * 0.1}"} if k > 150 else {}) for k, row in enumerate(wide(220))]
+
+    def play(block: int) -> Any:
+        monkeypatch.setattr(open_rows, "BLOCK", block)
+        live = Live(groups=["c0"], learner=learner)
+        live.forecast_many(rows[:90], [*range(90)])
+        live.label_many([*range(5, 90, 3)], [float(k % 2) for k in range(5, 90, 3)])
+        for k in range(90, 160):
+            live.forecast(rows[k], k)
+        live.label_many([*range(158, 90, -3)], [float(k % 2) for k in range(158, 90, -3)])
+        live.forecast_many(rows[160:], [*range(160, 220)])
+        live.label(219, 1)
+        live.label(6, 0)
+        state = live.frozen_state()
+        live.save(tmp_path / f"{block}")
+        live = Live.load(tmp_path / f"{block}")
+        live.label_many([*range(160, 219)], [1.0] * 59)
+        return len(live._scheduler.open_rows._blocks), state(), live.to_state()
+
+    (one, *whole), (many, *parts) = play(1 << 20), play(7)
+    assert (one, many > 10) == (1, True)
+    for expected, state in zip(whole, parts, strict=True):
+        assert state.arrays.keys() == expected.arrays.keys()
+        for name, values in expected.arrays.items():
+            np.testing.assert_array_equal(state.arrays[name], values, name)
+
+
+def test_no_row_is_copied_for_a_row_of_another_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_rows, "BLOCK", 32)
+    live, rows = Live(), wide(200)
+    live.forecast_many(rows[:100], [*range(100)])
+    first = [*live._scheduler.open_rows._blocks[:3]]
+    live.forecast_many(rows[100:], [*range(100, 200)])
+    assert all(now is before for now, before in zip(live._scheduler.open_rows._blocks, first, strict=False))
+
+
 @pytest.mark.parametrize("size", [1, 3])
 def test_rows_asked_for_do_not_share_memory_with_forecasts(size: int) -> None:
     live, rows = Live(), wide(4)
@@ -161,5 +201,6 @@ def test_a_frozen_state_is_that_of_its_moment_whatever_comes_later() -> None:
     for name, values in then.arrays.items():
         assert (found.arrays[name].shape, found.arrays[name].tobytes()) == (values.shape, values.tobytes()), name
     now, later = copied(live.to_state()), live.frozen_state()
-    live._scheduler.open_rows._packed[:] = 0  # as rows of the same length would overwrite them
+    for block in live._scheduler.open_rows._blocks:
+        block[:] = 0  # as rows of the same length would overwrite them
     assert later().arrays["open.ticket"].tobytes() == now.arrays["open.ticket"].tobytes()

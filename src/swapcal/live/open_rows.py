@@ -1,25 +1,27 @@
 """`OpenRows`: rows of open forecasts, packed; what is needed to learn their labels, and no more."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from swapcal._locking import Writable
-from swapcal.arrays import Integers, Keys
+from swapcal.arrays import Flags, Integers, Keys
 from swapcal.kernels.experts import put_scores
 from swapcal.kernels.jit import DirectCall
-from swapcal.kernels.packing import blank_known, delta_encode, longest, pack_rows, unpack_rows
+from swapcal.kernels.packing import Halves, blank_known, delta_encode, longest, pack_rows, unpack_rows
 from swapcal.kernels.state import TICKET
 from swapcal.live.experts import NAMES, Row, Rows
 from swapcal.live.learner import Learner, put_scores_of_one
 
 BITS = np.dtype(np.uint64)
 SOME = 1024  # rows unpacked at once
-SPARE = 4  # half-words by which a shelf is deeper than the longest row so far
+SPARE = 4  # half-words by which a block is wider than the longest row so far
+BLOCK = 1 << 13  # slots of a block: what is copied when rows become more or longer, a few megabytes
 FIRST = np.zeros(1, np.int64)
+Which = slice | Flags
 pack_one, unpack_one, delta_encode_one = DirectCall(pack_rows), DirectCall(unpack_rows), DirectCall(delta_encode)
 
 
@@ -34,7 +36,9 @@ class OpenRows(Writable):
         self.learner = learner
         self._first = 1 + len(learner.contexts.reserved_weights)
         self._known = blank_known()
-        self._packed = np.zeros((0, 0), np.uint16)
+        self._blocks: list[Halves] = []
+        """BLOCK slots each, the last one perhaps fewer: a million rows become one more without being copied"""
+        self._slots = 0
         self._sizes: tuple[int, int] | None = None
         self._work = np.zeros(0, np.uint16)
         self._number = np.zeros(1)
@@ -50,75 +54,84 @@ class OpenRows(Writable):
 
     @property
     def nbytes(self) -> int:
-        """Bytes per slot."""
-        return self._packed.shape[1] * self._packed.itemsize
+        """Bytes per slot, of the widest block."""
+        return max((block.strides[0] for block in self._blocks), default=0)
 
     def put_one(self, row: Rows, slot: int, size: int) -> None:
         """Keep the only row of some rows in a slot, of which there are `size` in all."""
-        self._slot[0] = slot
         if type(row) is not Row:
-            self.put(row, FIRST, self._slot, size)
+            self.put(row, FIRST, np.array([slot]), size)
             return
         if self._issued is None or self._issued[0] is not row:
             bits = _bits(row)
             self._make_work(row)
             self._issued = row, bits, _room_for_deltas(bits)
-        if size > len(self._packed):
-            self._make_slots(size)
+        self._make_slots(size)
         _, bits, deltas = self._issued
-        self._put(row, bits, deltas, FIRST, self._slot, delta_encode_one.call, pack_one.call)
+        parts = self._encoded(row, bits, deltas, delta_encode_one.call)
+        self._slot[0] = slot % BLOCK
+        self._pack(slot // BLOCK, parts, FIRST, self._slot, pack_one.call)
 
     def put(self, rows: Rows, chosen: Integers, slots: Integers, size: int) -> None:
         """Keep the chosen rows in slots, of which there are `size` in all."""
-        if size > len(self._packed):
-            self._make_slots(size)
+        self._make_slots(size)
         rows = _with_groups(rows)
         self._make_work(rows)
         bits = _bits(rows)
-        self._put(rows, bits, _room_for_deltas(bits), chosen, slots, delta_encode, pack_rows)
+        parts = self._encoded(rows, bits, _room_for_deltas(bits), delta_encode)
+        for block, which in _by_block(slots):
+            self._pack(block, parts, chosen[which], slots[which] % BLOCK, pack_rows)
 
-    def _put(
+    def _encoded(
         self,
         rows: Rows,
         bits: tuple[Any, ...],
         deltas: tuple[Keys, Keys, Keys],
-        chosen: Integers,
-        slots: Integers,
         delta_encode: Callable[..., None],
-        pack: Callable[..., int],
-    ) -> None:
+    ) -> tuple[Any, ...]:
         x, dims, keys, values, memory, judged, ticket = bits
         new_values, new_judged, new_ticket = deltas
         new_ticket[:] = ticket
         delta_encode(keys, values, rows.memory, judged, rows.ticket, new_values, new_judged, new_ticket, self._number)
-        parts = x, dims, keys, new_values, memory, new_judged, new_ticket
+        return x, dims, keys, new_values, memory, new_judged, new_ticket
+
+    def _pack(
+        self, block: int, parts: tuple[Any, ...], chosen: Integers, slots: Integers, pack: Callable[..., int]
+    ) -> None:
+        """Pack rows into slots of one block, which becomes wider if one is longer than any before."""
         while True:
-            done = pack(chosen, self._first, *parts, self._known, slots, self._packed, self._work)
+            packed = self._blocks[block]
+            done = pack(chosen, self._first, *parts, self._known, slots, packed, self._work)
             if done == len(chosen):
                 return
-            self._resize(len(self._packed), self._packed.shape[1] + SPARE)
+            self._blocks[block] = _resized(packed, len(packed), packed.shape[1] + SPARE)
             chosen, slots = chosen[done:], slots[done:]
 
     def _make_slots(self, size: int) -> None:
-        self._resize(max(16, size * 33 // 32), self._packed.shape[1])
+        """Make room for `size` slots: the last block grows by a half until it is full, then the next one begins."""
+        blocks = self._blocks
+        while size > self._slots:
+            width = blocks[-1].shape[1] if blocks else 0
+            if not blocks or len(blocks[-1]) == BLOCK:
+                blocks.append(np.zeros((0, width), np.uint16))
+            have = len(blocks[-1])
+            wanted = max(16, have * 3 // 2, size - self._slots + have)
+            blocks[-1] = _resized(blocks[-1], min(wanted, BLOCK), width)
+            self._slots = (len(blocks) - 1) * BLOCK + len(blocks[-1])
 
     def _make_work(self, rows: Rows) -> None:
         numbers = rows.x.shape[1] + rows.values.shape[1] + rows.memory.shape[1] + rows.judged.shape[1] + TICKET
         if len(self._work) < longest(numbers, rows.keys.shape[1]):
             self._work = np.zeros(longest(numbers, rows.keys.shape[1]), np.uint16)
 
-    def _resize(self, slots: int, depth: int) -> None:
-        old = self._packed
-        self._packed = np.zeros((slots, depth), np.uint16)
-        self._packed[: len(old), : old.shape[1]] = old
-
     def get_one(self, slot: int) -> Rows:
         """Return a row as it was put; it is valid until the next is asked for."""
         if self.learner.contexts.hashed:
             return self.get(np.array([slot]))
         row, bits = self._room_for_one()
-        self._slot[0] = slot
-        self._unpack(row, bits, self._slot, unpack_one.call, delta_encode_one.call, put_scores_of_one.call)
+        self._slot[0] = slot % BLOCK
+        packed = self._blocks[slot // BLOCK]
+        self._unpack(row, bits, packed, self._slot, unpack_one.call, delta_encode_one.call, put_scores_of_one.call)
         return row
 
     def get(self, slots: Integers) -> Rows:
@@ -130,9 +143,21 @@ class OpenRows(Writable):
 
     def fill(self, rows: Rows, slots: Integers) -> None:
         """Write the rows in slots over the first of some rows."""
-        part = rows.cut(0, len(slots))
-        wide, hashed = _with_groups(part), rows.groups.shape[1]
-        self._unpack(wide, _bits(wide), slots, unpack_rows, delta_encode, put_scores)
+        blocks = list(_by_block(slots))
+        if len(blocks) == 1:
+            self._fill(rows.cut(0, len(slots)), *blocks[0], slots)
+            return
+        for block, which in blocks:
+            part = Rows(*(getattr(rows, name)[: len(slots)][which] for name in NAMES))
+            self._fill(part, block, which, slots)
+            for name in NAMES:
+                getattr(rows, name)[: len(slots)][which] = getattr(part, name)
+
+    def _fill(self, part: Rows, block: int, which: Which, slots: Integers) -> None:
+        """Write the rows in those slots that lie in one block over some rows."""
+        wide, hashed = _with_groups(part), part.groups.shape[1]
+        packed, inside = self._blocks[block], slots[which] % BLOCK
+        self._unpack(wide, _bits(wide), packed, inside, unpack_rows, delta_encode, put_scores)
         if hashed:
             part.groups[:], part.keys[:] = wide.keys[:, :hashed], wide.keys[:, hashed:]
             part.values[:] = wide.values[:, hashed:]
@@ -141,12 +166,13 @@ class OpenRows(Writable):
         self,
         rows: Rows,
         bits: tuple[Any, ...],
+        packed: Halves,
         slots: Integers,
         unpack: Callable[..., None],
         delta_encode: Callable[..., None],
         put_scores: Callable[..., None],
     ) -> None:
-        unpack(self._packed, slots, self._known, self._first, *bits)
+        unpack(packed, slots, self._known, self._first, *bits)
         _, _, keys, values, _, judged, ticket = bits
         delta_encode(keys, values, rows.memory, judged, rows.ticket, values, judged, ticket, self._number)
         rows.x[:, 0] = 0.5
@@ -163,7 +189,7 @@ class OpenRows(Writable):
     def frozen(self) -> "OpenRows":
         """Return these rows as they are now, to be unpacked while others take their slots: only bytes are copied."""
         still = OpenRows(self.learner)
-        still._packed = self._packed.copy()
+        still._blocks, still._slots = [block.copy() for block in self._blocks], self._slots
         still._known = copy.deepcopy(self._known)
         still._sizes = self._sizes_now()
         return still
@@ -187,6 +213,26 @@ class OpenRows(Writable):
             ticket=np.zeros((n, TICKET)),
             groups=np.zeros((n, len(contexts.hashed)), np.uint64),
         )
+
+
+def _by_block(slots: Integers) -> Iterator[tuple[int, Which]]:
+    """Yield the blocks in which slots lie, and which of the slots lie there: all of them, or a mask."""
+    if not len(slots):
+        return
+    block = slots // BLOCK
+    first = int(block[0])
+    if (block == first).all():
+        yield first, slice(None)
+        return
+    for number in np.unique(block):
+        yield int(number), block == number
+
+
+def _resized(packed: Halves, slots: int, width: int) -> Halves:
+    """Return a copy with more slots, or wider ones."""
+    new = np.zeros((slots, width), np.uint16)
+    new[: len(packed), : packed.shape[1]] = packed
+    return new
 
 
 def _with_groups(rows: Rows) -> Rows:
