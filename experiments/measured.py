@@ -7,14 +7,18 @@
 
 A page says with which version and commit it was measured. A page whose code has not changed since is left out, so a run
 that was interrupted goes on where it ended; the experiments keep finished parts in build as well. The site adds to a
-stamp that the code has changed since (docs/_ext/stamps.py).
+stamp that the code has changed since (docs/_ext/stamps.py). Docstrings, comments, texts of errors, imports and the
+file in which a definition stands are not code here: no figure depends on them.
 """
 
+import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -99,9 +103,41 @@ def git(*arguments: str, root: Path = ROOT) -> str | None:
 
 
 def changes(commit: str, sources: Sequence[str], root: Path = ROOT) -> int | None:
-    """Return how many commits changed the sources since; None if that cannot be known."""
-    count = git("rev-list", "--count", "--no-merges", f"{commit}..HEAD", "--", *sources, root=root)
-    return None if count is None else int(count)
+    """Return how many definitions of the sources differ between the commit and HEAD; None if that cannot be known."""
+    before, now = (_definitions(revision, sources, root) for revision in (commit, "HEAD"))
+    if before is None or now is None:
+        return None
+    return max((before - now).total(), (now - before).total())
+
+
+def _definitions(revision: str, sources: Sequence[str], root: Path) -> Counter[str] | None:
+    """Return the code of the sources at a revision, one entry for each statement of a module, wherever it stands."""
+    listed = git("ls-tree", "-r", "--format=%(objectname) %(path)", revision, "--", *sources, root=root)
+    if listed is None:
+        return None
+    files = [line.split(" ", 1) for line in listed.splitlines()]
+    return Counter(code for blob, path in files for code in _statements(blob, path.endswith(".py"), root))
+
+
+@cache
+def _statements(blob: str, python: bool, root: Path) -> Sequence[str]:
+    text = git("cat-file", "blob", blob, root=root) or ""
+    if not python:
+        return [text]
+    body = _Code().visit(ast.parse(text)).body
+    return [ast.dump(statement) for statement in body if not isinstance(statement, ast.Import | ast.ImportFrom)]
+
+
+class _Code(ast.NodeTransformer):
+    """Leaves out what no figure depends on: texts that stand alone, and what an exception says."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
+        words = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        return None if words else node
+
+    def visit_Raise(self, node: ast.Raise) -> ast.Raise:
+        kind = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
+        return ast.Raise(exc=kind, cause=None)
 
 
 def note(text: str, sources: Sequence[str], root: Path = ROOT) -> str:
@@ -110,8 +146,8 @@ def note(text: str, sources: Sequence[str], root: Path = ROOT) -> str:
     count = None if stamp is None else changes(stamp.commit, sources, root)
     if not count:
         return ""
-    commits = "one commit" if count == 1 else f"{count:,} commits"
-    return f"The code that this page measures has changed since, in {commits}; the figures may differ today."
+    definitions = "one definition" if count == 1 else f"{count:,} definitions"
+    return f"The code that this page measures has changed since, in {definitions}; the figures may differ today."
 
 
 def stale(name: str, root: Path = ROOT) -> bool:

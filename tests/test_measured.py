@@ -73,12 +73,33 @@ def test_a_page_says_how_often_its_code_has_changed_since(repository):
     commit("src/two/b.py", "2")
     assert note(text, ["src/one"], root) == ""
     commit("src/one/a.py", "2")
-    assert "has changed since, in one commit;" in note(text, ["src/one"], root)
-    commit("src/one/c.py", "1")
-    assert "in 2 commits;" in note(text, ["src/one"], root)
+    assert "has changed since, in one definition;" in note(text, ["src/one"], root)
+    commit("src/one/c.py", "def f():\n    return 1")
+    assert "in 2 definitions;" in note(text, ["src/one"], root)
     assert changes("0123456", ["src/one"], root) is None
     assert note(stamped("# one\n", Stamp("9.1", "0123456", "2026-11-18")), ["src/one"], root) == ""
     assert note("# one\n", ["src/one"], root) == ""
+
+
+@GIT
+def test_words_imports_and_moves_are_no_change_of_code(repository):
+    root, commit = repository
+    code = (
+        '"""Words."""\nimport os\n\n\ndef f(x):\n    """Say it."""\n    # why\n'
+        '    if x:\n        raise ValueError("no")\n    return {}\n'
+    )
+    then = commit("src/one/a.py", code.format(1))
+    commit(
+        "src/one/a.py", code.format(1).replace("Say it", "Return 1").replace('"no"', '"x: given 1"').replace("why", "")
+    )
+    commit("src/one/a.py", "LIMIT = 2\n")
+    now = commit("src/one/moved.py", code.format(1).replace("import os", "from os import path"))
+    assert changes(then, ["src/one"], root) == 1
+    commit("src/one/moved.py", code.format(2))
+    assert changes(now, ["src/one"], root) == 1
+    commit("src/one/moved.py", code.format(2).replace("ValueError", "TypeError"))
+    assert changes(now, ["src/one"], root) == 1
+    assert changes(then, ["src/one"], root) == 2
 
 
 @GIT
