@@ -25,8 +25,16 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 STAMP = re.compile(r"^\*Measured with swapcal (\S+), commit ([0-9a-f]{7,40}), on (\d{4}-\d\d-\d\d)\.\*$", re.MULTILINE)
 TITLE = re.compile(r"\A# .*\n")
-ENGINE = ("src/swapcal/kernels", "src/swapcal/engine", "src/swapcal/errors", "src/swapcal/bounds")
-ONLINE = (*ENGINE, "src/swapcal/features", "src/swapcal/live")
+ENGINE = (
+    *(
+        f"src/swapcal/kernels/{name}.py"
+        for name in ("learners", "linalg", "log_loss", "loop", "mixing", "simd", "state")
+    ),
+    "src/swapcal/engine",
+    "src/swapcal/errors",
+    "src/swapcal/bounds",
+)
+ONLINE = (*ENGINE, "src/swapcal/kernels", "src/swapcal/features", "src/swapcal/live")
 
 
 class Page(NamedTuple):
@@ -43,17 +51,26 @@ class Page(NamedTuple):
 PAGES = {
     "rates": Page(
         (("make", "rates", "PLAN=--full --docs"),),
-        (*ENGINE, "src/swapcal/baselines", "src/swapcal/datasets", "experiments/rates"),
+        (
+            *ENGINE,
+            "src/swapcal/kernels/baselines.py",
+            "src/swapcal/baselines",
+            "src/swapcal/datasets",
+            "experiments/rates",
+        ),
     ),
     "streams": Page((("make", "bench-streams"),), (*ONLINE, "experiments/streams.py")),
     "batch": Page(
         (("make", "bench-batch"),),
         (
             *ENGINE,
+            *(f"src/swapcal/kernels/{name}.py" for name in ("batch", "encode", "trees")),
             "src/swapcal/features",
             "src/swapcal/batch",
             "src/swapcal/adapters/sklearn.py",
             "experiments/batch.py",
+            "experiments/batch_tasks.py",
+            "experiments/batch_methods.py",
         ),
     ),
     "decisions": Page((("make", "decisions"),), (*ONLINE, "src/swapcal/losses", "experiments/decisions.py")),
