@@ -1,4 +1,4 @@
-"""A desk at hand: jobs done at once in the calling thread, and wards compared bit for bit."""
+"""A worker in the calling thread: jobs are done at once, and hosted forecasters are compared bit for bit."""
 
 from concurrent.futures import Future
 from typing import Any

@@ -1,4 +1,4 @@
-"""The ledger: clocks and delays to the unit, what is forgotten and what expires, turns taken by threads."""
+"""Open forecasts: clocks and delays to the unit, what is forgotten and what expires, turns taken by threads."""
 
 import copy
 import math

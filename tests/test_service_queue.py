@@ -1,4 +1,4 @@
-"""The inbox and the keeper by themselves: what is taken at a time, and when a snapshot is due."""
+"""The write queue and the snapshotter alone: what is taken at a time, and when a snapshot is due."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""The desk: one order, one commit, and what happens when that fails."""
+"""The worker: one order, one commit, and what happens when that fails."""
 
 import inspect
 import io
