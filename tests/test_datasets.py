@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from swapcal import Forecaster, _validate, errors
-from swapcal.datasets import KINDS, Stream, play, played, prediction_groups
-from swapcal.datasets.synthetic import BLOCK
+from swapcal.datasets import BLOCK, KINDS, Stream, play, played, prediction_groups
 from swapcal.kernels.state import ADAPTIVE, AGE, BUCKETS, EPOCH, LEAVE_AHEAD, PUSH, blank_notes, choose_label
 from tests.chance import seeded
 

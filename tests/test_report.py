@@ -27,7 +27,7 @@ from swapcal.report.html import (
     points,
     tag,
 )
-from swapcal.report.noise_floor import MOST_QUANTITIES
+from swapcal.report.measures import MOST_QUANTITIES
 from swapcal.report.reliability import MOST_LEVELS
 from swapcal.report.svg import Axis, covering
 

@@ -12,7 +12,7 @@ import pytest
 from swapcal.archive import ArchiveError, Kind, pack
 from swapcal.baselines import GargIto, Okoroafor
 from swapcal.baselines.online import file_of
-from swapcal.batch import state as batch_file
+from swapcal.batch import settings as batch_file
 from swapcal.batch.model import Model
 from swapcal.batch.settings import FitSettings
 from swapcal.live import Live

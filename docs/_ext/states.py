@@ -4,7 +4,7 @@ from swapcal.archive import Kind
 from swapcal.audit.state import FILE as AUDIT
 from swapcal.baselines import FosterHart
 from swapcal.baselines.online import file_of
-from swapcal.batch.state import FILE as MODEL
+from swapcal.batch.settings import FILE as MODEL
 from swapcal.engine.forecaster import FILE as FORECASTER
 from swapcal.engine.oracle import FILE as ORACLES
 from swapcal.live.state import FILE as LIVE

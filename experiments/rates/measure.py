@@ -10,8 +10,7 @@ from rates.statistics import LevelSums
 from swapcal import _validate
 from swapcal.arrays import Array
 from swapcal.baselines.contextual import halves
-from swapcal.datasets import Stream, play
-from swapcal.datasets.synthetic import Tosses
+from swapcal.datasets import Stream, Tosses, play
 from swapcal.engine import state as memory
 from swapcal.engine.forecaster import Forecaster
 from swapcal.kernels.state import T_P

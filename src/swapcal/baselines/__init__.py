@@ -13,8 +13,8 @@ Examples
 
 from typing import Any
 
-from swapcal.baselines.calibration import Fishelson, FosterHart, FosterVohra, LuoKL
 from swapcal.baselines.contextual import BlumMansourONS, GargIto, GroupMulticalibration, HuLuo, Okoroafor
+from swapcal.baselines.online import Fishelson, FosterHart, FosterVohra, LuoKL
 
 __all__ = [
     "ONLINE",

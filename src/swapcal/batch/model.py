@@ -26,8 +26,7 @@ from swapcal.batch.correction import (
 )
 from swapcal.batch.export import export
 from swapcal.batch.mixture import History, IssuedRows, Mixture, Snapshot, SnapshotRun, stratified
-from swapcal.batch.settings import FitSettings, in_threads, lay_out, prior_of, width_of
-from swapcal.batch.state import FILE
+from swapcal.batch.settings import FILE, FitSettings, in_threads, lay_out, prior_of, width_of
 from swapcal.batch.trees import QUICK, THOROUGH, Boost
 from swapcal.engine.certificate import Certificate
 from swapcal.features.encoder import EncodedTable, FittedEncoder

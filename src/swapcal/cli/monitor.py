@@ -16,7 +16,7 @@ from swapcal.cli.options import listed
 from swapcal.cli.progress import Facts, Run, bar, running
 from swapcal.cli.rows import GroupGaps, OutcomeTimes, kinds, with_outcomes
 from swapcal.monitor import Monitor
-from swapcal.report.monitoring import render_monitoring
+from swapcal.report.page import render_monitoring
 from swapcal.tables.formats import Source
 from swapcal.tables.frame import JudgedColumns, Table
 from swapcal.tables.outcomes import Positive

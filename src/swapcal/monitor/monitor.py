@@ -488,7 +488,7 @@ class Monitor:
         >>> Monitor().add({}, [0.2, 0.4], [0, 1]).to_html(title="Rain").startswith("<!doctype html>")
         True
         """
-        from swapcal.report.monitoring import render_monitoring
+        from swapcal.report.page import render_monitoring
 
         return written(render_monitoring(self.summary(title)), path)
 
