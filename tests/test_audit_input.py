@@ -266,7 +266,7 @@ def test_rows_beyond_chance_are_counted_and_named_as_what_they_are():
     p = np.r_[np.zeros(284), np.ones(316), 0.5]
     y = np.r_[np.full(600, 0.3), 1.0]
     assert Audit(p, y).verdict().warnings[0] == (
-        "600 rows have a prediction of exactly 0 or 1 and another outcome: no chance explains that."
+        "600 rows have a prediction of exactly 0 or 1 and a different outcome, which chance cannot explain."
     )
     assert Audit([0.0, 0.5], [1, 1]).verdict().warnings[0].startswith("1 row has a prediction of exactly 0 or 1")
 

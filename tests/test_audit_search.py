@@ -46,7 +46,7 @@ def test_a_planted_interaction_of_three_columns_is_found_and_said():
     audit = found()
     first = audit.findings(1)[0]
     assert first.p_value <= 0.001
-    region = audit.regions.found[0]
+    region = audit.regions.rules[0]
     assert {(one.column, one.kind) for one in region} == {("age", "≥"), ("sex", "="), ("kind", "=")}
     age = next(one.value for one in region if one.column == "age")
     assert age == pytest.approx(50, abs=10)  # cut points are octiles
@@ -58,7 +58,7 @@ def test_a_planted_interaction_of_three_columns_is_found_and_said():
     assert titles[first.name] == words(region)
     assert words(region).replace("≥", "&ge;").split()[0] in render(findings)
     assert not any(ELSEWHERE in name for name in titles)
-    assert len(audit.regions.found) <= MOST_REGIONS
+    assert len(audit.regions.rules) <= MOST_REGIONS
     assert not any(ELSEWHERE in one.name for one in audit.findings(100))
     small = [row for row in audit.group_table() if row.n < 0.05 * audit.n and row.p_value > ALPHA]
     assert audit.verdict().unresolved == len(small)
@@ -88,7 +88,7 @@ def test_a_regions_sums_are_those_of_the_rows_that_did_not_propose():
     p, y, features = made()
     audit = Audit.from_features(p, y, features, search="trees", seed=3)
     tested = ~proposing(len(p), 3)
-    for name, region in zip(audit.regions.columns, audit.regions.found, strict=True):
+    for name, region in zip(audit.regions.columns, audit.regions.rules, strict=True):
         member = tested.copy()
         for column, kind, value in region:
             values = features[column]
@@ -151,7 +151,7 @@ def test_rows_that_come_later_are_all_tested_and_parts_share_regions(tmp_path):
     both = audit + other
     audit.add(rest)
     after = {row.name: row.n for row in audit.group_table()}
-    region = audit.regions.found[0]
+    region = audit.regions.rules[0]
     inside = np.all([condition.holds({**rest, "sex": coded(rest["sex"]), "kind": coded(rest["kind"])})
                      for condition in region], axis=0)  # fmt: skip
     name = f"searched region 1 = {words(region)}"

@@ -539,6 +539,6 @@ def test_the_command_warns_of_a_column_that_looks_like_a_cluster_id(ask, tmp_pat
         writer.writerow(["patient", "p", "y"])
         writer.writerows([f"P{one}", f"{q:.4f}", int(z)] for one, q, z in zip(patient, p, y, strict=True))
     done = ask(path, "--target", "y", "--score", "p", "--folds", "2")
-    assert "Before anything else: Rows with the same patient have outcomes that go together" in " ".join(
+    assert "Before anything else: Outcomes of rows with the same patient are correlated" in " ".join(
         done.output.split()
     )

@@ -1,4 +1,4 @@
-"""Audit: exact errors of anyone's predictions, what attains them, and what chance alone would give."""
+"""Audit: exact errors of any predictions, what attains them, and what chance alone would give."""
 
 from swapcal.audit.audit import Audit
 from swapcal.audit.comparison import ClassAudits, Comparison

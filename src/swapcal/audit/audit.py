@@ -1,4 +1,4 @@
-"""Audit: exact errors of anyone's predictions, and every question their sums answer."""
+"""Audit: exact errors of any predictions, computed from sums over rows, with tests and reports."""
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
@@ -43,7 +43,7 @@ from swapcal.tables.frame import Table, columns_from, is_table, made_frame
 
 
 class AuditOptions(TypedDict, total=False):
-    """What `Audit` and `Audit.from_frame` take beside the rows, for what passes it on."""
+    """Keyword arguments of `Audit` and `Audit.from_frame` other than the rows, for functions that pass them on."""
 
     levels: int | Sequence[float] | None
     title: str
@@ -54,7 +54,7 @@ class AuditOptions(TypedDict, total=False):
 class Audit:
     """Exact errors of predictions p for outcomes y, over contexts X and groups; witnesses; noise floor.
 
-    Everything is kept as sums over rows, so audits of parts add up to the audit of the whole. Predictions
+    An audit keeps sums over rows, so audits of parts add up to the audit of the whole. Predictions
     with at most 256 distinct values are judged value by value; others fall into 51 intervals of equal width
     (or `levels`). In either case residuals are y − p with the prediction itself: A = Σα(y − p),
     g = Σα(y − p)x. Where a formula needs the level's value v (the comparator set of swap regret, the margin
@@ -81,7 +81,7 @@ class Audit:
     intersections : 2 to examine the intersections of every two columns of `groups` as groups too
     search : "trees" to look for regions that were not declared: half of the rows, at random, propose up to six regions
         of at most three conditions on features and groups; the other half tests them as groups, with everything else.
-        Rows added later test the same regions (not after this constructor, nor after `load`: both forget the rules)
+        Rows added later test the same regions. This constructor and `load` do not keep the rules: there they cannot
 
     Examples
     --------
@@ -204,12 +204,12 @@ class Audit:
         intersections: int | None = None,
         search: str | None = None,
     ) -> Self:
-        """Audit the named columns of a pandas, polars or pyarrow table, or of what is larger than memory.
+        """Audit the named columns of a pandas, polars or pyarrow table, or of a source larger than memory.
 
         `issued` names the columns low, high and weight of the issued distribution. More tables with the same
         columns go in through `add`. A duckdb relation, a polars LazyFrame and a pyarrow dataset are read in batches,
-        twice: once for the scales of the features, unless `like` tells them, and once for the sums. A pyarrow
-        RecordBatchReader can be read once only: its first batch tells the scales.
+        twice: once for the scales of the features, unless `like` has them, and once for the sums. A pyarrow
+        RecordBatchReader can be read once only: the scales are those of its first batch.
 
         Examples
         --------
@@ -271,7 +271,7 @@ class Audit:
         self._evidence = None
 
     def widen(self, names: Sequence[str]) -> None:
-        """Make room for coordinates that appear later in a stream: 0 in all rows so far. The names are of all of them.
+        """Add coordinates that appear later in a stream, 0 in all rows so far; `names` are those of all coordinates.
 
         Examples
         --------
@@ -285,13 +285,13 @@ class Audit:
         self._evidence = None
 
     def read(self, frame: Any) -> AuditRows:
-        """Return the rows of a table as `add` takes them; nothing is added, so this may be done in threads."""
+        """Return the rows of a table as `add` takes them. Adds nothing, so several threads may read at once."""
         if self.sums.reader is None:
             raise TypeError("batch: given a table, expected arrays by name, as this audit was made: add(p=…, y=…, X=…)")
         return self.sums.reader.read(Table(frame))
 
     def batch(self, **columns: Any) -> AuditRows:
-        """Return rows given as arrays, checked and encoded as this audit's own."""
+        """Return rows given as arrays, checked and encoded like the rows of this audit."""
         if "features" not in columns:
             return AuditRows.check(**columns)
         table = Table(columns.pop("features"))
@@ -309,7 +309,7 @@ class Audit:
         return type(self).__new__(type(self))._hold(deepcopy(self.sums), self.title, self.seed)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the whole audit to one file, atomically; what is loaded adds up and reports as this one does.
+        """Write the audit to one file, atomically; the loaded audit reports the same and can be added to others.
 
         Examples
         --------
@@ -325,7 +325,7 @@ class Audit:
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
-        """Return the audit saved at `path`; a damaged, inconsistent or foreign file raises `ArchiveError`."""
+        """Return the audit saved at `path`. Raises ArchiveError if the file is damaged or not that of an audit."""
         return archive.load(path, file.FILE, cls._restored)
 
     @classmethod
@@ -350,12 +350,12 @@ class Audit:
 
     @property
     def coordinates(self) -> tuple[Coordinate, ...]:
-        """What every coordinate of a context means."""
+        """Meaning of every coordinate of a context."""
         return self.sums.coordinates
 
     @property
     def reader(self) -> AuditColumns | None:
-        """Which columns hold what; None for an audit of arrays."""
+        """Roles of the columns; None for an audit of arrays."""
         return self.sums.reader
 
     @property
@@ -365,21 +365,21 @@ class Audit:
 
     @property
     def encoder(self) -> Encoder:
-        """The encoding of raw features; only audits made from features have one."""
+        """The encoding of raw features. Raises ValueError if the audit was made from contexts."""
         if self.sums.reader is None or self.sums.reader.encoder is None:
             raise ValueError("encoding: given an audit made from contexts, expected one made from features")
         return self.sums.reader.encoder
 
     @property
     def evidence(self) -> Evidence:
-        """The sums beside what chance alone would give."""
+        """The sums compared with what chance alone would give."""
         if self._evidence is None:
             self._evidence = Evidence(self.sums, self.seed)
         return self._evidence
 
     @property
     def theory(self) -> TheoryMeasures:
-        """The errors that theorems are about: SMCal, MCal, Cal, SReg, SOmni, their witnesses and their noise.
+        """The errors of the theorems: SMCal, MCal, Cal, SReg, SOmni, with witnesses and noise floors.
 
         Examples
         --------
@@ -406,9 +406,9 @@ class Audit:
         return curves.brier(self.sums)
 
     def brier_split(self) -> tuple[float, float]:
-        """Return the calibration and the refinement part of the Brier score; they add up to it.
+        """Return the calibration and the refinement part of the Brier score, which is their sum.
 
-        Calibration is what shifting every level by its own mean residual would save.
+        The calibration part is the improvement from shifting every level by its mean residual.
         """
         return curves.brier_split(self.sums)
 
@@ -417,32 +417,32 @@ class Audit:
         return curves.log_loss(self.sums)
 
     def auc(self) -> tuple[float | None, float]:
-        """Return the area under the ROC curve and how far binning can have moved it.
+        """Return the area under the ROC curve, None with one class only, and the largest error due to binning.
 
-        None with one class only. Exact, with 0 in the second place, if every distinct prediction is kept.
+        That error is 0 if every distinct prediction is kept.
         """
         return curves.auc(self.sums)
 
     def test(self) -> Noise:
-        """Return the scan: the largest standardised residual over groups, features and prediction ranges.
+        """Return the scan statistic: the largest standardised residual over groups, features and prediction ranges.
 
-        One p-value for "the predictions are right", simultaneous over everything looked at.
+        Its p-value tests "the predictions are right", simultaneously over everything examined.
         """
         return self.evidence.test()
 
     def findings(self, most: int = 10) -> list[Finding]:
         """Return the worst cells of the scan, one per group or feature, with simultaneous p-values and intervals.
 
-        The surest comes first: the one that chance is least able to explain.
+        The most significant comes first.
         """
         return self.evidence.findings(most)
 
     def largest(self) -> Finding | None:
-        """Return the largest error of any cell that one can be sure of, by the near end of its interval."""
+        """Return the cell with the largest certain error: the largest lower end of its interval; None if none is."""
         return self.evidence.largest()
 
     def verdict(self, tolerance: float = TOLERANCE) -> Verdict:
-        """Return what the audit concludes: beyond chance or not, how large, and whether that is tolerable.
+        """Return the verdict: whether errors exceed chance, how large they are, and whether that is tolerable.
 
         Examples
         --------
@@ -450,14 +450,14 @@ class Audit:
         >>> p = rng.random(4000)
         >>> Audit(p, rng.random(4000) < p).verdict().word
         'no error found'
-        >>> found = Audit(p, rng.random(4000) < p ** 2).verdict()
-        >>> found.word, 0.1 < found.low < 0.25 < found.high
+        >>> verdict = Audit(p, rng.random(4000) < p ** 2).verdict()
+        >>> verdict.word, 0.1 < verdict.low < 0.25 < verdict.high
         ('miscalibrated', True)
         """
         return self.evidence.verdict(checked_tolerance(tolerance))
 
     def worst_gap(self, alpha: float = ALPHA) -> float:
-        """Return the largest |mean of y − p| of a group and prediction range that chance cannot explain."""
+        """Return the largest significant |mean of y − p| of a group and prediction range."""
         return self.evidence.sizes.widest_gap(alpha)
 
     def group_table(self, tolerance: float = TOLERANCE) -> list[GroupRow]:
@@ -465,10 +465,10 @@ class Audit:
         return self.evidence.group_table(checked_tolerance(tolerance))
 
     def around(self, p: float, groups: Mapping[str, Any] | None = None) -> list[ObservedRate]:
-        """Return how often outcomes happened where this audit's predictions were like p: how sure one forecast is.
+        """Return how often outcomes happened among the rows whose predictions were like p.
 
-        Over the rows on p's level, over those of them in each of the groups given, and over each group as a whole, with
-        95 % intervals for independent rows, one at a time. Raises ValueError if clusters were named.
+        The rates are those of the rows on p's level, of these rows in each of the groups given, and of each group as a
+        whole, with separate 95 % intervals for independent rows. Raises ValueError if clusters were named.
 
         Parameters
         ----------
@@ -480,8 +480,8 @@ class Audit:
         >>> rng = np.random.default_rng(0)
         >>> p, shift = rng.choice([0.2, 0.5], 4000), rng.choice(["day", "night"], 4000)
         >>> audit = Audit(p, rng.random(4000) < p + 0.1 * (shift == "night"), groups={"shift": shift})
-        >>> for found in audit.around(0.2, {"shift": "night"}):
-        ...     print(found)
+        >>> for rate in audit.around(0.2, {"shift": "night"}):
+        ...     print(rate)
         forecasts of 0.2: 25.7 % of 1,971 rows (23.8 to 27.6 %)
         shift = night, forecasts of 0.2: 29.1 % of 945 rows (26.3 to 32.1 %)
         shift = night: 44.3 % of 1,967 rows (42.1 to 46.5 %)
@@ -533,7 +533,7 @@ class Audit:
 
         Parameters
         ----------
-        certificate : fields of a forecaster's certificate by name, shown beside the observed errors
+        certificate : fields of a forecaster's certificate by name, shown with the observed errors
         losses : costs, as `Loss` or text such as "pinball:0.9", whose decisions are priced and certified
         created_at : when the audit was made; equal inputs give equal findings
         tolerance : largest error called small, as a difference of probabilities; see `verdict`
@@ -558,7 +558,7 @@ class Audit:
         ).to_dict()
 
     def to_json(self, path: str | PathLike[str] | None = None, **settings: Unpack[AuditSettings]) -> str:
-        """Return `to_dict` as JSON, the exact twin of the report, and write it if a path is given."""
+        """Return `to_dict` as JSON, with the same content as the report, and write it if a path is given."""
         return written(self.to_findings(**settings).to_json(), path)
 
     def to_html(self, path: str | PathLike[str] | None = None, **settings: Unpack[AuditSettings]) -> str:
@@ -587,17 +587,17 @@ class Audit:
         feature: str | None = None,
         ax: Any = None,
     ) -> Any:
-        """Draw the forecasts beside the outcomes, and return the matplotlib axes.
+        """Plot forecasts against outcomes, and return the matplotlib axes.
 
         Parameters
         ----------
-        kind : "reliability", the observed frequency of every level against its mean forecast, with what chance allows;
-            "groups", the gap of each group with its simultaneous 95 % interval, the most doubtful on top;
+        kind : "reliability", the observed frequency of every level against its mean forecast, with the 95 % band of
+            chance; "groups", the gap of each group with its simultaneous 95 % interval, the most significant on top;
             or "number", the gap along a number
         most : groups drawn
-        titles : what columns and values are called in words: `Titles`, a mapping like its file, or the file's path
+        titles : titles of columns and values: `Titles`, a mapping like its file, or the file's path
         tolerance : largest gap called small
-        feature : the number along which gaps are drawn; by default the most doubtful
+        feature : the number along which gaps are drawn; by default the most significant
         ax : axes to draw on; by default those of a new figure. Needs matplotlib, the extra ``plot``.
         """
         if kind == "reliability":
@@ -615,22 +615,22 @@ class Audit:
         return plots.groups(entries, tolerance, self.title, most=most, ax=ax)
 
     def __repr__(self) -> str:
-        """Say how many rows, groups and features, and the verdict once it has been asked for: it takes a simulation."""
+        """Return the numbers of rows, groups and features, and the verdict if its simulation has been run already."""
         groups = sum(len(column.names) for column in self.sums.tally.groups.values())
-        found = {"row": self.rows, "group": groups, "feature": len(self.coordinates) - 1}
-        sizes = [counted(number, noun) for noun, number in found.items() if number or noun == "row"]
-        asked = [] if self._evidence is None else [str(self.verdict().word)]
-        return f"Audit({', '.join(sizes + asked)})"
+        counts = {"row": self.rows, "group": groups, "feature": len(self.coordinates) - 1}
+        sizes = [counted(number, noun) for noun, number in counts.items() if number or noun == "row"]
+        verdict = [] if self._evidence is None else [str(self.verdict().word)]
+        return f"Audit({', '.join(sizes + verdict)})"
 
     def _repr_html_(self) -> str:
         scores = {"Brier score": f"{self.brier():.4g}", "log loss": f"{self.log_loss():.4g}"}
-        found = self.findings(1)
-        worst = {"surest finding": f"{found[0].name}: {found[0].size}"} if found else {}
+        findings = self.findings(1)
+        worst = {"most significant finding": f"{findings[0].name}: {findings[0].size}"} if findings else {}
         return display(self.title, self.verdict().sentence, {"rows": self.rows, **scores, **worst})
 
 
 def _one_of(name: str, value: Any, other: str, same: Any) -> Any:
-    """Return the value that was given under one of its two names."""
+    """Return the argument given under one of its two names. Raises TypeError unless exactly one is given."""
     if (value is None) == (same is None):
         given = "nothing" if value is None else f"both {name} and {other}"
         raise TypeError(f"{name}: given {given}, expected {name} or, as scikit-learn calls it, {other}")
@@ -638,7 +638,7 @@ def _one_of(name: str, value: Any, other: str, same: Any) -> Any:
 
 
 def _named(names: Sequence[str] | None, d: int) -> tuple[Coordinate, ...]:
-    """Coordinates of contexts given as such: they are their own unit."""
+    """Return the coordinates of contexts that are given directly: their units are their own."""
     tail = [f"x{j}" for j in range(2, d + 1)] if names is None else list(names)
     if len(tail) == d:
         tail = tail[1:]
@@ -653,7 +653,7 @@ def _matrix(features: Any, names: Sequence[str] | None) -> dict[str, Any]:
     array = np.asarray(features)
     if array.ndim != 2:
         raise ValueError(f"features: given shape {array.shape}, expected a table or a (rows, columns) matrix")
-    found = [f"feature {j}" for j in range(array.shape[1])] if names is None else list(names)
-    if len(found) != array.shape[1]:
-        raise ValueError(f"names: given {len(found)}, expected one for each of {array.shape[1]} features")
-    return dict(zip(found, array.T, strict=True))
+    columns = [f"feature {j}" for j in range(array.shape[1])] if names is None else list(names)
+    if len(columns) != array.shape[1]:
+        raise ValueError(f"names: given {len(columns)}, expected one for each of {array.shape[1]} features")
+    return dict(zip(columns, array.T, strict=True))

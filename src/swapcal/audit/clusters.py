@@ -10,7 +10,7 @@ from swapcal.kernels.tally import add_distinct, add_signed, fill_signs
 from swapcal.tables.frame import Table, cluster_ids
 from swapcal.tables.values import text_key
 
-# Rows of one patient, customer or day share a fate, so that sums of their residuals vary more than those of
+# Outcomes of one patient, customer or day are correlated, so that sums of their residuals vary more than those of
 # independent rows. Wild cluster bootstrap: if clusters are independent and the predictions right, the sum S = Σ_c s_c
 # of the clusters' sums varies like S* = Σ_c ε_c s_c with signs ε_c = ±1. The sign of a cluster in a draw is a hash of
 # its id, so that S* is a sum over rows: rows of one cluster may come in any order, batch or shard, nothing is kept per
@@ -50,7 +50,7 @@ def cluster_keys(name: str, ids: Any, rows: int | None = None) -> Keys | None:
 
 
 class SignedTerms(NamedTuple):
-    """What rows add to one table: its number of places, and every row's places and values, (rows, n) each."""
+    """Terms that rows add to one table: its number of places, and every row's places and values, (rows, n) each."""
 
     size: int
     codes: Integers
@@ -180,37 +180,37 @@ def in_windows(least: Keys) -> Integers:
 
     Windows are those of the scan: 1, 2, 4, … aligned levels, then all. Keys are (L, K, most).
     """
-    found, one = [], least
+    halvings, one = [], least
     while len(one) > 1:
-        found.append(one)
+        halvings.append(one)
         if len(one) % 2:
             one = np.concatenate([one, np.full_like(one[:1], NONE)])
         one = distinct(one[0::2], one[1::2])
-    return np.concatenate([np.sum(part != NONE, axis=-1) for part in [*found, one]])
+    return np.concatenate([np.sum(part != NONE, axis=-1) for part in [*halvings, one]])
 
 
-# A column that looks like a cluster id, and was not named as one.
+# Detection of a column that looks like a cluster id and was not named as one.
 
 LOOKED_AT = 20_000
-"""First rows that are looked at."""
+"""Number of first rows examined."""
 MANY_VALUES, FEWEST_EACH, MOST_EACH = 100, 1.3, 50.0
 """An id has at least so many values, each in so many rows on average."""
 MOST_UNEVEN = 10.0
 """No value of an id has more than `MOST_EACH` rows and than so many times the average: few diagnoses have most rows."""
 SURELY = 6.0
-"""Standard deviations beyond which products of residuals within a value are no chance."""
+"""Standard deviations beyond which products of residuals within a value are taken for dependence."""
 
 
 def belong_together(name: str) -> str:
-    """Warn of a column that looks like a cluster id."""
+    """Return the warning of a column that looks like a cluster id."""
     return (
-        f"Rows with the same {name} have outcomes that go together, which makes errors look more certain than they "
-        "are: if they belong to one patient, customer or day, name the column as clusters."
+        f"Outcomes of rows with the same {name} are correlated, which makes errors look more certain than they are: "
+        "if such rows belong to one patient, customer or day, name the column as clusters."
     )
 
 
 def looks_clustered(table: Table, names: Iterable[str], p: Array, y: Array) -> str | None:
-    """Return the column whose values rows go together by, most surely; None if there is none.
+    """Return the column within whose values outcomes are most clearly correlated; None if no column qualifies.
 
     Σ_c Σ_{i≠j} r_i r_j over the rows of every value c has mean 0 for independent outcomes, and variance
     2 Σ_c Σ_{i≠j} v_i v_j with v = p(1 − p). Residuals r are taken from their mean.
@@ -226,13 +226,13 @@ def looks_clustered(table: Table, names: Iterable[str], p: Array, y: Array) -> s
     rows = min(len(p), LOOKED_AT)
     first = table if rows == len(table) else table.take(np.arange(rows))
     r, v = y[:rows] - p[:rows], p[:rows] * (1.0 - p[:rows])
-    found = [(_togetherness(first, name, r - r.mean(), v), name) for name in names]
-    surest = max(found, default=(0.0, ""))
+    scores = [(_togetherness(first, name, r - r.mean(), v), name) for name in names]
+    surest = max(scores, default=(0.0, ""))
     return surest[1] if surest[0] > SURELY else None
 
 
 def _togetherness(table: Table, name: str, r: Array, v: Array) -> float:
-    """Return by how many standard deviations products of residuals within values are positive; 0 for no id."""
+    """Return by how many standard deviations products of residuals within values exceed 0; 0 if not an id."""
     codes = _id_codes(table, name)
     if codes is None:
         return 0.0
@@ -247,7 +247,7 @@ def _togetherness(table: Table, name: str, r: Array, v: Array) -> float:
 
 
 def _id_codes(table: Table, name: str) -> Index | None:
-    """Return a number for each row's value; None for what is no id: fractions, and what has no categories."""
+    """Return a number for each row's value; None for columns that cannot be ids: fractions, or no categories."""
     if table.is_numeric(name):
         values = table.numbers(name)
         whole = bool((np.modf(values)[0] == 0).all())

@@ -22,7 +22,7 @@ from swapcal.report.card import as_page
 from swapcal.report.findings import ComparedPredictor, ComparisonEntry, Difference, GroupDifference
 from swapcal.tables.frame import JudgedColumns, Table, is_table, made_frame
 
-# A comparison as plain data, and in sentences a reader without statistics understands.
+# A comparison as findings, and in sentences for readers without statistics.
 
 MOST_GROUPS = 100
 
@@ -48,16 +48,16 @@ def compared(
     *,
     clustered: bool = False,
 ) -> ComparisonEntry:
-    """Return everything the report shows of a comparison."""
+    """Return the findings of a comparison."""
     shown = sorted(groups, key=_doubt)[:MOST_GROUPS]
-    said = titles(names[0]), titles(names[1])
+    titled = titles(names[0]), titles(names[1])
     called = [_called(one, titles) for one in scores]
     return ComparisonEntry(
-        sentence=sentence(said, called),
-        predictors=tuple(_predictor(name, found, titles) for name, found in zip(names, findings, strict=True)),
-        scores=tuple(_score(said, one, title) for one, title in zip(scores, called, strict=True)),
+        sentence=sentence(titled, called),
+        predictors=tuple(_predictor(name, entry, titles) for name, entry in zip(names, findings, strict=True)),
+        scores=tuple(_score(titled, one, title) for one, title in zip(scores, called, strict=True)),
         groups=tuple(replace(one, title=titles.title(one.name)) for one in shown),
-        groups_sentence=groups_sentence(said, groups),
+        groups_sentence=groups_sentence(titled, groups),
         groups_examined=sum(not one.small for one in groups),
         groups_small=sum(one.small for one in groups),
         method=METHOD.format(**BY_CLUSTER if clustered else BY_ROW),
@@ -70,7 +70,7 @@ def _doubt(row: GroupDifference) -> tuple[float, float, str]:
 
 
 def _called(score: Difference, titles: TitleIndex) -> Difference:
-    """Return a score in which the column it is about is called by its title."""
+    """Return a score with the title of its column instead of the name."""
     start = "calibration loss within "
     column = score.name.removeprefix(start)
     if column == score.name:
@@ -79,17 +79,17 @@ def _called(score: Difference, titles: TitleIndex) -> Difference:
     return replace(score, name=start + titles(column), meaning=meaning)
 
 
-def _predictor(name: str, found: Findings, titles: TitleIndex) -> ComparedPredictor:
+def _predictor(name: str, findings: Findings, titles: TitleIndex) -> ComparedPredictor:
     return ComparedPredictor(
         name=name,
         title=titles.title(name),
-        verdict=found.headline.verdict,
-        sentence=found.headline.sentence,
-        low=found.headline.low,
-        high=found.headline.high,
-        p_value=found.headline.p_value,
-        scores=found.scores,
-        reliability=found.reliability,
+        verdict=findings.headline.verdict,
+        sentence=findings.headline.sentence,
+        low=findings.headline.low,
+        high=findings.headline.high,
+        p_value=findings.headline.p_value,
+        scores=findings.scores,
+        reliability=findings.reliability,
     )
 
 
@@ -99,7 +99,7 @@ def _score(names: tuple[str, str], one: Difference, called: Difference) -> Diffe
 
 
 def score_sentence(names: tuple[str, str], one: Difference) -> str:
-    """Say how two predictors differ by one score.
+    """Return a sentence on how two predictors differ by one score.
 
     Examples
     --------
@@ -110,7 +110,7 @@ def score_sentence(names: tuple[str, str], one: Difference) -> str:
     if one.word == "no difference found":
         span = f"95 % interval of the difference {_signed(one.low)} to {_signed(one.high)}"
         return (
-            f"Between the {one.name} of {after} and of {before} no difference beyond chance was found "
+            f"No significant difference in {one.name} between {after} and {before} "
             f"({one.after:.4g} against {one.before:.4g}; {span}, {_chance(one.p_value)})."
         )
     return f"{one.name[0].upper()}{one.name[1:]}, {after} against {before}: {_figures(one)}."
@@ -130,13 +130,13 @@ def _figures(one: Difference) -> str:
 
 
 def sentence(names: tuple[str, str], scores: Sequence[Difference]) -> str:
-    """Say which of two predictors is better, by the scores that count every error."""
+    """Return a sentence on which of two predictors is better, by Brier score and log loss."""
     before, after = names
     brier, log_loss, *calibration = scores
     sure = _sure((brier, log_loss))
     if not sure:
         ends = " and ".join(f"{one.name} {_chance(one.p_value)}" for one in (brier, log_loss))
-        start = f"No difference between {after} and {before} was found in their scores ({ends})."
+        start = f"No significant difference between the scores of {after} and {before} ({ends})."
     elif len({one.word for one in sure}) == 2:
         start = (
             f"The scores disagree: {after} is {brier.word} than {before} by the Brier score and {log_loss.word} by the "
@@ -148,19 +148,19 @@ def sentence(names: tuple[str, str], scores: Sequence[Difference]) -> str:
 
 
 def _sure(scores: Sequence[Difference]) -> list[Difference]:
-    """Return the differences found if one allows for all of these: a sentence may rest on any of them."""
+    """Return the differences that are significant after correction for the number of these scores."""
     return [one for one in scores if one.word != "no difference found" and one.p_value <= ALPHA / len(scores)]
 
 
 def _calibrations(scores: Sequence[Difference], word: str) -> str:
-    found = [one.name.removeprefix("calibration loss").strip() or "overall" for one in scores if one.word == word]
-    within = [name.removeprefix("within ") for name in found if name != "overall"]
-    places = (["overall"] if "overall" in found else []) + ([f"within {listed(within)}"] if within else [])
+    scopes = [one.name.removeprefix("calibration loss").strip() or "overall" for one in scores if one.word == word]
+    within = [name.removeprefix("within ") for name in scopes if name != "overall"]
+    places = (["overall"] if "overall" in scopes else []) + ([f"within {listed(within)}"] if within else [])
     return f" Its calibration is {word} {' and '.join(places)}." if places else ""
 
 
 def groups_sentence(names: tuple[str, str], groups: Sequence[GroupDifference]) -> str:
-    """Say how many groups fare better or worse."""
+    """Return a sentence on how many groups are significantly better or worse."""
     if not groups:
         return ""
     small = sum(one.small for one in groups)
@@ -210,7 +210,7 @@ class Comparison:
         own up to 256 values, else 51 intervals
     title, seed : heading of the report; seed of the simulated noise floor
     intersections : 2 to examine the intersections of every two columns of `groups` as groups too
-    names : what the two predictors are called
+    names : names of the two predictors
 
     Examples
     --------
@@ -218,10 +218,10 @@ class Comparison:
     >>> rng = np.random.default_rng(0)
     >>> truth, night = rng.random(4000), rng.random(4000) < 0.3
     >>> y = rng.random(4000) < truth
-    >>> found = Comparison(np.clip(truth - 0.2 * night, 0, 1), truth, y, groups={"night": night})
-    >>> [(one.name, one.word) for one in found.differences()][:2]
+    >>> comparison = Comparison(np.clip(truth - 0.2 * night, 0, 1), truth, y, groups={"night": night})
+    >>> [(one.name, one.word) for one in comparison.differences()][:2]
     [('Brier score', 'better'), ('log loss', 'better')]
-    >>> [(one.name, one.word) for one in found.groups()]
+    >>> [(one.name, one.word) for one in comparison.groups()]
     [('night = false', 'no difference found'), ('night = true', 'better')]
     """
 
@@ -278,14 +278,14 @@ class Comparison:
         like: Audit | Encoder | None = None,
         intersections: int | None = None,
     ) -> Self:
-        """Compare two columns of predictions of a table; they are called by their columns' names.
+        """Compare two columns of predictions of a table; the predictors are named after their columns.
 
         Examples
         --------
         >>> frame = {"old": [0.1, 0.4], "new": [0.2, 0.9], "y": [0, 1]}
-        >>> found = Comparison.from_frame(frame, probs=["old", "new"], target="y")
-        >>> found.add(frame)
-        >>> found.after.n, found.names
+        >>> comparison = Comparison.from_frame(frame, probs=["old", "new"], target="y")
+        >>> comparison.add(frame)
+        >>> comparison.after.n, comparison.names
         (4.0, ('old', 'new'))
         """
         names = two(probs, "probs")
@@ -306,9 +306,9 @@ class Comparison:
 
         Examples
         --------
-        >>> found = Comparison([0.1, 0.4], [0.2, 0.9], [0, 1])
-        >>> found.add(before=[0.3], after=[0.2], y=[0])
-        >>> found.after.n
+        >>> comparison = Comparison([0.1, 0.4], [0.2, 0.9], [0, 1])
+        >>> comparison.add(before=[0.3], after=[0.2], y=[0])
+        >>> comparison.after.n
         3.0
         """
         before, after = self._batches(columns) if batch is None else self.read(batch)
@@ -326,7 +326,7 @@ class Comparison:
 
     @property
     def encoder(self) -> Encoder:
-        """How features become contexts, for both."""
+        """The encoding of features as contexts, shared by both predictors."""
         return self.before.encoder
 
     def _batches(self, columns: dict[str, Any]) -> tuple[AuditRows, AuditRows]:
@@ -361,7 +361,7 @@ class Comparison:
         return [row for row in rows if not (row.small and row.name.startswith(made))] if made else rows
 
     def sentence(self) -> str:
-        """Say which of the two is better, and how sure that is."""
+        """Return a sentence on which of the two is better, with intervals and p-values."""
         return sentence(self.names, self.differences())
 
     def __repr__(self) -> str:
@@ -380,16 +380,18 @@ class Comparison:
         titles: Any = None,
     ) -> Findings:
         """Return the findings of `after` with a section "comparison": both predictors, and every difference tested."""
-        said = Titles.of(titles)
-        named = [TitleIndex(audit.sums, said, self.names) for audit in (self.before, self.after)]
+        checked = Titles.of(titles)
+        named = [TitleIndex(audit.sums, checked, self.names) for audit in (self.before, self.after)]
         allowed = checked_tolerance(tolerance)
-        before, found = (
+        before, after = (
             assemble(audit.title, audit.evidence, None, priced, created_at, allowed, titled)
             for audit, priced, titled in zip((self.before, self.after), ((), losses), named, strict=True)
         )
         clustered = self.pairs.clusters is not None
-        beside = compared(self.names, (before, found), self.differences(), self.groups(), named[1], clustered=clustered)
-        return replace(found, comparison=beside)
+        comparison = compared(
+            self.names, (before, after), self.differences(), self.groups(), named[1], clustered=clustered
+        )
+        return replace(after, comparison=comparison)
 
     def to_dict(
         self,
@@ -403,7 +405,7 @@ class Comparison:
         return self.to_findings(losses=losses, created_at=created_at, tolerance=tolerance, titles=titles).to_dict()
 
     def to_json(self, path: str | PathLike[str] | None = None, **settings: Unpack[ReportSettings]) -> str:
-        """Return `to_dict` as JSON, the exact twin of the report, and write it if a path is given."""
+        """Return `to_dict` as JSON, with the same content as the report, and write it if a path is given."""
         return written(self.to_findings(**settings).to_json(), path)
 
     def to_html(self, path: str | PathLike[str] | None = None, **settings: Unpack[ReportSettings]) -> str:
@@ -437,8 +439,8 @@ class ClassAudits:
     """Predictions of several classes: an `Audit` of each class against the rest, and one test over all of them.
 
     A class's p-value is that of its audit, simultaneous over its groups, features and ranges, then corrected for the
-    number of classes (Holm): the probability that any class whose predictions are right is condemned is at most 5 %.
-    Of more than `MOST_CLASSES` none can be condemned, and the sentence says so.
+    number of classes (Holm): the probability that a class whose predictions are right is rejected is at most 5 %.
+    With more than `MOST_CLASSES` classes none can be rejected, which the sentence states.
 
     Parameters
     ----------
@@ -488,18 +490,18 @@ class ClassAudits:
         return {name: corrected[name] for name in raw}
 
     def condemned(self, alpha: float = ALPHA) -> list[str]:
-        """Return the classes whose errors chance does not explain, at a level over all classes together."""
+        """Return the classes with significant errors, at level `alpha` over all classes together."""
         return [name for name, p_value in self.p_values().items() if p_value <= alpha]
 
     @property
     def sentence(self) -> str:
-        """The answer over all classes."""
-        found, count = self.condemned(), f"{len(self.audits):,} classes (corrected for testing all, 5 % overall)"
+        """The verdict over all classes, as a sentence."""
+        wrong, count = self.condemned(), f"{len(self.audits):,} classes (corrected for testing all, 5 % overall)"
         if len(self.audits) > MOST_CLASSES:
             return f"{len(self.audits):,} classes are too many to test: at most {MOST_CLASSES} can be."
-        if not found:
+        if not wrong:
             return f"No error beyond chance was found for any of {count}."
-        return f"Errors beyond chance for {listed(found)}, of {count}."
+        return f"Errors beyond chance for {listed(wrong)}, of {count}."
 
     def to_frame(self, backend: str = "pandas") -> Any:
         """Return class, rows, mean prediction, observed rate, ECE and corrected p-value, one row per class."""

@@ -1,4 +1,4 @@
-"""Measures of forecasts by name: those that fields report, and those that theorems are about."""
+"""Measures of forecasts by name: those that fields report, and those of the theorems."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -75,7 +75,7 @@ class MeasureEstimate(NamedTuple):
 
 
 class IsotonicCurve(NamedTuple):
-    """The isotonic reliability curve (CORP): observed rate by prediction, and where it lies if predictions are right.
+    """The isotonic reliability curve (CORP): observed rate by prediction, and its band if predictions are right.
 
     The Brier score is `miscalibration` − `discrimination` + `uncertainty` (Dimitriadis, Gneiting and Jordan 2021).
     """
@@ -90,7 +90,7 @@ class IsotonicCurve(NamedTuple):
 
 
 class ConventionalMeasures:
-    """Measures by the names that medicine, meteorology and machine learning know them by; none enters the verdict.
+    """Measures under their names in medicine, meteorology and machine learning; none enters the verdict.
 
     All are computed from the distinct predictions and their outcomes, or from a histogram of 4,096 bins where there are
     too many. Intervals are of 95 %, one at a time, for independent rows.
@@ -101,8 +101,8 @@ class ConventionalMeasures:
     >>> rng = np.random.default_rng(0)
     >>> p = rng.uniform(0.1, 0.9, 4000)
     >>> y = rng.random(4000) < expit(0.5 * logit(p))  # the predictions are twice too extreme
-    >>> found = Audit(p, y).conventional
-    >>> found.slope().low < 0.5 < found.slope().high < 1, found.observed_expected().low < 1
+    >>> measures = Audit(p, y).conventional
+    >>> measures.slope().low < 0.5 < measures.slope().high < 1, measures.observed_expected().low < 1
     (True, True)
     """
 
@@ -144,7 +144,7 @@ class ConventionalMeasures:
         return None
 
     def observed_expected(self) -> MeasureEstimate | None:
-        """Return O:E, the observed over the expected number of outcomes; None if there are none of either.
+        """Return O:E, the observed over the expected number of outcomes; None if either number is 0.
 
         The interval is that of ln O with variance (1 − rate)/O, as in reviews of clinical prediction models.
         """
@@ -162,7 +162,7 @@ class ConventionalMeasures:
         `everyone` is the net benefit of acting always; of never acting it is 0 (Vickers and Elkin 2006).
         """
         p, mass, ones, heaviness = self._spectrum
-        total, found = float(mass.sum()), []
+        total, points = float(mass.sum()), []
         for t in thresholds:
             if not 0 < t < 1:
                 raise ValueError(f"thresholds: given {t}, expected numbers strictly between 0 and 1")
@@ -171,8 +171,8 @@ class ConventionalMeasures:
             benefit, rate = true - odds * false, float(ones.sum()) / total
             half = PLAIN * float(np.sqrt(heaviness * max(true + odds**2 * false - benefit**2, 0.0) / total))
             everyone = rate - odds * (1.0 - rate)
-            found.append(NetBenefitPoint(t, benefit, benefit - half, benefit + half, everyone))
-        return found
+            points.append(NetBenefitPoint(t, benefit, benefit - half, benefit + half, everyone))
+        return points
 
     @cached_property
     def _draws(self) -> Array:
@@ -195,12 +195,12 @@ class ConventionalMeasures:
         return IsotonicCurve(p, rate, drawn[4], drawn[-5], miscalibration, discrimination, uncertainty)
 
     def _excess(self, one: Array, other: Array) -> float:
-        """Return how much larger the Brier score of one assignment of rates is than that of another."""
+        """Return the Brier score of one assignment of rates less that of another."""
         _, mass, ones, _ = self._spectrum
         return float(np.sum(mass * (one**2 - other**2) - 2.0 * ones * (one - other)) / mass.sum())
 
     def debiased_ece(self) -> float:
-        """Return the root mean square gap over the levels, less what chance adds to it; 0 if chance adds more.
+        """Return the root mean square gap over the levels, corrected for noise; 0 if the correction is larger.
 
         From every level's squared gap its rate·(1 − rate)/(rows − 1) is subtracted (Kumar, Liang and Ma 2019). Levels
         of fewer than two rows are left out.
@@ -229,10 +229,10 @@ class ConventionalMeasures:
         return value, heaviness * float(np.sum(mass * p * (1.0 - p))) / total**2
 
     def cutoff(self) -> tuple[float, float]:
-        """Return the cutoff calibration error, and what it exceeds in 2.5 % of samples if predictions are right.
+        """Return the cutoff calibration error, and its 97.5 % quantile if predictions are right.
 
-        sup over intervals I of |Σ (y − p) 1[p ∈ I]|/n (Rossellini et al. 2025): what acting by any two thresholds can
-        lose.
+        sup over intervals I of |Σ (y − p) 1[p ∈ I]|/n (Rossellini et al. 2025): the most that acting by any two
+        thresholds can lose.
         """
         p, mass, ones, _ = self._spectrum
         expected, total = mass * p, float(mass.sum())
@@ -285,14 +285,14 @@ def observed_around(sums: Sums, p: float, groups: Mapping[str, Any]) -> list[Obs
     if not 0 <= p <= 1:
         raise ValueError(f"p: given {p}, expected a probability")
     level, place = _level_of(sums, p)
-    found = [_observed(place, sums.tally.table[level])]
+    rates = [_observed(place, sums.tally.table[level])]
     for name, names, table in sums.tally.columns():
         category = group_name(text_of(groups[name])) if groups.get(name) is not None else MISSING
         if name in groups and category in names:
             sums_of = table[:, names.index(category)]
-            found.append(_observed(f"{name} = {category}, {place}", sums_of[level]))
-            found.append(_observed(f"{name} = {category}", sums_of.sum(axis=0)))
-    return [one for one in found if one.rows > 0]
+            rates.append(_observed(f"{name} = {category}, {place}", sums_of[level]))
+            rates.append(_observed(f"{name} = {category}", sums_of.sum(axis=0)))
+    return [one for one in rates if one.rows > 0]
 
 
 def _level_of(sums: Sums, p: float) -> tuple[int, str]:
@@ -325,7 +325,7 @@ def _widest(residuals: Array) -> float:
     return float(running.max() - running.min())
 
 
-# The errors that theorems are about: of levels against classes of functions, what attains them, what chance gives.
+# The errors of the theorems: of levels against classes of functions, with witnesses and noise floors.
 
 
 class TheoryMeasures:
@@ -402,14 +402,14 @@ class TheoryMeasures:
             kept = f"{len(rows.p):,} of {self._sums.rows:,} rows kept, expected all"
             raise ValueError(f"omni: given {kept}; somni() is exact for all rows and no smaller")
         level = self._sums.tally.v[self._sums.levels.index(rows.p)]
-        found = omniprediction(level, rows.y, rows.X, rows.copies * rows.weights, losses, rules=rules)
-        return self._scaled(found.lower, mean), self._scaled(found.upper, mean)
+        ends = omniprediction(level, rows.y, rows.X, rows.copies * rows.weights, losses, rules=rules)
+        return self._scaled(ends.lower, mean), self._scaled(ends.upper, mean)
 
     def dsmcal(self, q: int = 2, against: Against = "linear") -> float:
         """DSMCal_q: `smcal` per row, which estimates the error of the population that held-out rows were drawn from.
 
-        A plug-in value, as are `dmcal`, `dsomni` and `saerr`: suprema and squares of sums make of noise an error, so it
-        is too large on average, never too small. `noise` has the mean and the quantiles of that for right predictions.
+        A plug-in value, as are `dmcal`, `dsomni` and `saerr`: noise adds to suprema and to squares of sums, so it is
+        too large on average, never too small. `noise` gives the mean and quantiles of that for right predictions.
         """
         return self.smcal(q, against, mean=True)
 
@@ -432,22 +432,22 @@ class TheoryMeasures:
         --------
         >>> from swapcal import Audit
         >>> audit = Audit([0.5] * 4, [1, 1, 0, 1], [[0.5, 0.1]] * 2 + [[0.5, -0.1]] * 2)
-        >>> found = audit.theory.witness("smcal")
-        >>> found.evaluate([0.5] * 4, [1, 1, 0, 1], [[0.5, 0.1]] * 2 + [[0.5, -0.1]] * 2) == audit.theory.smcal()
+        >>> witness = audit.theory.witness("smcal")
+        >>> witness.evaluate([0.5] * 4, [1, 1, 0, 1], [[0.5, 0.1]] * 2 + [[0.5, -0.1]] * 2) == audit.theory.smcal()
         True
         """
         return measures.witness(self._sums.tally, self._sums.coordinates, quantity, q, against or "linear")
 
     def noise(self, quantity: str = "smcal", q: int = 2, against: str | None = None) -> Noise:
-        """Return the error beside its simulated distribution if the predictions were the truth.
+        """Return the error with its simulated distribution if the predictions were the truth.
 
         Examples
         --------
         >>> from swapcal import Audit
         >>> rng = np.random.default_rng(0)
         >>> p = rng.random(2000)
-        >>> found = Audit(p, rng.random(2000) < p).theory.noise("cal", 1)
-        >>> found.low < found.value < found.high
+        >>> noise = Audit(p, rng.random(2000) < p).theory.noise("cal", 1)
+        >>> noise.low < noise.value < noise.high
         True
         """
         return self._evidence().noise(quantity, q, against)
@@ -455,7 +455,7 @@ class TheoryMeasures:
     def resembles(self, witness: Witness, level: int | None = None, most: int = 3) -> list[Resemblance]:
         """Return the groups whose indicators correlate most with a witness's function, at its worst level.
 
-        From all rows if they are kept, else from the sample's sample of them.
+        Computed from all rows if they are kept, else from the sample.
 
         Examples
         --------
@@ -465,8 +465,8 @@ class TheoryMeasures:
         >>> y = rng.random(2000) < 0.5 + 0.3 * late
         >>> groups = {"late": np.where(late, "yes", "no")}
         >>> audit = Audit.from_features(np.full(2000, 0.5), y, {"hours": 3.0 * late}, groups=groups)
-        >>> found = audit.theory.resembles(audit.theory.witness("sreg"), most=1)
-        >>> [(one.group, round(one.correlation)) for one in found]
+        >>> groups = audit.theory.resembles(audit.theory.witness("sreg"), most=1)
+        >>> [(one.group, round(one.correlation)) for one in groups]
         [('late = yes', 1)]
         """
         if witness.theta is None:

@@ -1,4 +1,4 @@
-"""Scores and curves of a report: reliability, errors along a score and over time, where the largest sit."""
+"""Scores and curves of a report: reliability, errors along a score and over time, the cells with the largest."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -74,7 +74,7 @@ def intervals(sums: Sums) -> dict[str, float]:
     cluster to cluster, from their signed sums. Where no rows were read, only the AUC has an interval.
     """
     rows = sums.kept()
-    found: dict[str, float] = {}
+    ends: dict[str, float] = {}
     for name, value, losses in (
         ()
         if sums.sample.absent
@@ -86,12 +86,12 @@ def intervals(sums: Sums) -> dict[str, float]:
         half = PLAIN * (
             _error(sums, losses, value) if sums.tally.clusters is None else _cluster_error(sums, name, value)
         )
-        found |= {f"{name}_low": max(value - half, 0.0), f"{name}_high": value + half}
+        ends |= {f"{name}_low": max(value - half, 0.0), f"{name}_high": value + half}
     ranked, error = auc(sums)[0], _auc_error if sums.tally.clusters is None else _cluster_auc_error
     half = PLAIN * error(sums)
     if ranked is not None:
-        found |= {"auc_low": max(ranked - half, 0.0), "auc_high": min(ranked + half, 1.0)}
-    return found
+        ends |= {"auc_low": max(ranked - half, 0.0), "auc_high": min(ranked + half, 1.0)}
+    return ends
 
 
 def _error(sums: Sums, losses: Array, mean: float) -> float:
@@ -143,7 +143,7 @@ def _auc_error(sums: Sums) -> float:
     return float(np.sqrt(max(variance, 0.0) / (ones * zeros)))
 
 
-# The curves of the report: predicted beside observed, over levels, along a score, over time.
+# The curves of the report: predicted against observed, over levels, along a score, over time.
 
 MOST_POINTS = 12
 SCORE_BINS = 8
@@ -175,7 +175,7 @@ def reliability(v: Array, table: Array, inflation: Array | None = None) -> list[
 
 
 def crowded(mass: Array) -> bool:
-    """Tell whether nearly all rows share one level, as where events are rare: a curve over levels then shows nothing.
+    """Return whether nearly all rows share one level, as with rare events: a curve over levels then has one point.
 
     Examples
     --------
@@ -278,7 +278,7 @@ def _points(score: Array, sums: Array, inflation: float) -> list[CurvePoint]:
 def periods(timeline: Timeline, seed: int, inflation: float = 1.0) -> list[Period]:
     """Calibration error over ten coarse levels in every stretch of time, with its 95 % band by chance."""
     rng = np.random.default_rng(seed)
-    found = []
+    drawn = []
     timeline = timeline.drawn()
     for label, sums in zip(timeline.labels(), timeline.table, strict=True):
         mass = float(sums[:, kernel.MASS].sum())
@@ -287,7 +287,7 @@ def periods(timeline: Timeline, seed: int, inflation: float = 1.0) -> list[Perio
         spread = np.sqrt(inflation * sums[:, kernel.VARIANCE])
         null = np.abs(spread * rng.standard_normal((PERIOD_DRAWS, len(spread)))).sum(axis=1) / mass
         low, high = np.quantile(null, [0.025, 0.975])
-        found.append(
+        drawn.append(
             Period(
                 label=label,
                 n=mass,
@@ -298,21 +298,21 @@ def periods(timeline: Timeline, seed: int, inflation: float = 1.0) -> list[Perio
                 null_high=float(high),
             )
         )
-    return found
+    return drawn
 
 
-# Witnesses: where the errors sit, as the report shows them.
+# Witnesses: the cells and directions with the largest errors, as the report shows them.
 
 MOST_TERMS = 8
 LEAST_CORRELATION = 0.15
 PREDICTED = "predicted probability"
-"""What the curve of a group runs along."""
+"""Title of the axis of a group's curve."""
 LEAST_PART = 0.3
 """Terms of a direction are named if they weigh at least this part of the heaviest."""
 
 
 def witnesses(evidence: Evidence, worst: list[Finding], titles: TitleIndex) -> list[WitnessEntry]:
-    """Return the worst cells of the scan, the group and the directions that accuse most."""
+    """Return the worst cells of the scan, and the group and directions with the largest errors over all levels."""
     return [
         _titled(entry, titles)
         for entry in (
@@ -333,41 +333,41 @@ def _titled(entry: WitnessEntry, titles: TitleIndex) -> WitnessEntry:
     )
 
 
-def _group_witness(evidence: Evidence, found: Finding, titles: TitleIndex) -> WitnessEntry:
-    curve, axis, resembles = _along(evidence, found, titles)
+def _group_witness(evidence: Evidence, finding: Finding, titles: TitleIndex) -> WitnessEntry:
+    curve, axis, resembles = _along(evidence, finding, titles)
     return WitnessEntry(
         quantity="scan",
-        levels=() if evidence.whole(found) else tuple(evidence.sums.tally.v[evidence.span(found)].tolist()),
-        direction=(Term(found.name, 1.0, None),),
-        gap=found.gap if found.is_group else None,
-        n=found.n,
+        levels=() if evidence.whole(finding) else tuple(evidence.sums.tally.v[evidence.span(finding)].tolist()),
+        direction=(Term(finding.name, 1.0, None),),
+        gap=finding.gap if finding.is_group else None,
+        n=finding.n,
         share=None,
         resembles=tuple(resembles),
-        sentence=text.finding(titles.finding(found), evidence.whole(found), evidence.sums.unit),
+        sentence=text.finding(titles.finding(finding), evidence.whole(finding), evidence.sums.unit),
         curve=tuple(curve),
-        group=found.name,
-        p_value=found.p_value,
-        gap_low=found.low,
-        gap_high=found.high,
-        interval=found.interval,
+        group=finding.name,
+        p_value=finding.p_value,
+        gap_low=finding.low,
+        gap_high=finding.high,
+        interval=finding.interval,
         axis=axis,
     )
 
 
-def _along(evidence: Evidence, found: Finding, titles: TitleIndex) -> tuple[list[CurvePoint], str, list[Resemblance]]:
-    """Return the curve of a finding, what its axis is called, and the groups that it resembles."""
+def _along(evidence: Evidence, finding: Finding, titles: TitleIndex) -> tuple[list[CurvePoint], str, list[Resemblance]]:
+    """Return the curve of a finding, the title of its axis, and the groups that it resembles."""
     design = evidence.design
-    if found.name == "all rows":
+    if finding.name == "all rows":
         return _curve(evidence, evidence.sums.tally.table), PREDICTED, []
-    if found.is_group:
-        sums = evidence.groups[:, evidence.names.index(found.name)]
-        return _curve(evidence, sums, found.name), PREDICTED, _group_likenesses(evidence, found.name)
-    j = 1 + [c.name for c in evidence.sums.coordinates[1:]].index(found.name)
-    rows = evidence.sums.kept(evidence.span(found))
+    if finding.is_group:
+        sums = evidence.groups[:, evidence.names.index(finding.name)]
+        return _curve(evidence, sums, finding.name), PREDICTED, _group_likenesses(evidence, finding.name)
+    j = 1 + [c.name for c in evidence.sums.coordinates[1:]].index(finding.name)
+    rows = evidence.sums.kept(evidence.span(finding))
     coordinate = evidence.sums.coordinates[j]
     raw = rows.X[:, j] / coordinate.factor + coordinate.centre
-    curve, axis = curve_along(raw, rows, evidence.inflation), titles(found.name)
-    if coordinate.unit is None and not text.is_indicator(found.name):
+    curve, axis = curve_along(raw, rows, evidence.inflation), titles(finding.name)
+    if coordinate.unit is None and not text.is_indicator(finding.name):
         curve, axis = by_percentile(curve), f"percentile of {axis}"
     return curve, axis, likenesses(rows.X[:, j], rows, design)
 
@@ -382,24 +382,24 @@ def _curve(evidence: Evidence, sums: Array, name: str | None = None) -> list[Cur
 
 
 def _witness_parts(evidence: Evidence, name: str) -> tuple[str, tuple[str, ...], int]:
-    """Return the column of a group, its categories and which of them is meant."""
+    """Return the column of a group, the column's categories and the position of the group's own."""
     return next(
-        (column, found, k)
-        for column, found, _ in evidence.design.columns
-        for k, category in enumerate(found)
+        (column, categories, k)
+        for column, categories, _ in evidence.design.columns
+        for k, category in enumerate(categories)
         if f"{column} = {category}" == name
     )
 
 
 def _members(evidence: Evidence, name: str) -> Flags:
-    """Tell which of the rows that are kept are in a group or range."""
+    """Return which of the rows that are kept are in a group or range."""
     part = next((part for part in evidence.design.ranges if part.name == name), None)
     if part is not None:
         j, bins = next((j, bins) for j, bins in enumerate(evidence.design.numbers) if bins.name == part.number)
         place = evidence.sums.kept().bins[:, j].astype(np.int64) + bins.where.start
         return np.asarray((place >= part.where.start) & (place < part.where.stop))
-    column, found, k = _witness_parts(evidence, name)
-    return np.asarray(category_codes(found, evidence.sums.kept().labels[column]) == k)
+    column, categories, k = _witness_parts(evidence, name)
+    return np.asarray(category_codes(categories, evidence.sums.kept().labels[column]) == k)
 
 
 def _group_likenesses(evidence: Evidence, name: str) -> list[Resemblance]:
@@ -407,13 +407,13 @@ def _group_likenesses(evidence: Evidence, name: str) -> list[Resemblance]:
     rows = evidence.sums.kept()
     member = _members(evidence, name).astype(np.float64)
     alike = likenesses(member, rows, evidence.design, most=len(evidence.design.columns))
-    names = [found for found, _, _ in evidence.design.columns]
+    names = [column_name for column_name, _, _ in evidence.design.columns]
     related = tuple(f"{one} = " for one in names if bases(one, names) & bases(column, names))
     return [one for one in alike if not one.group.startswith(related)][:3]
 
 
 def _pooled_group_witness(evidence: Evidence, titles: TitleIndex) -> list[WitnessEntry]:
-    """Return the one group that accuses all levels at once; none among very many small ones."""
+    """Return the group with the largest error over all levels; empty if there are very many small groups."""
     if not evidence.sums.tally.groups or evidence.small:
         return []
     witness = evidence.witness("mcal", 2, "groups")
@@ -446,10 +446,10 @@ def _pooled_group_witness(evidence: Evidence, titles: TitleIndex) -> list[Witnes
 def _direction_witnesses(evidence: Evidence, titles: TitleIndex) -> list[WitnessEntry]:
     if len(evidence.sums.coordinates) == 1:
         return []
-    found = [(name, evidence.witness(name)) for name in ("smcal", "mcal", "sreg")]
+    attained = [(name, evidence.witness(name)) for name in ("smcal", "mcal", "sreg")]
     return [
         _direction_witness(evidence, witness, evidence.noise(name, 2).p_value, titles)
-        for name, witness in found
+        for name, witness in attained
         if witness.value > 0
     ]
 
@@ -476,7 +476,7 @@ def _direction_witness(evidence: Evidence, witness: Witness, p_value: float, tit
 
 
 def _true_terms(evidence: Evidence, witness: Witness) -> list[Term]:
-    """Terms that carry the direction and whose sign can be said alone.
+    """Return the terms that carry the direction and whose sign can be stated alone.
 
     For a number the sign must hold of the error's trend along it at the level: a coefficient also reflects how far the
     level's rows lie from the feature's mean, and where that gives the sign, "higher" would mislead.
@@ -512,22 +512,22 @@ def likenesses(score: Array, rows: KeptRows, design: FixedDesign, most: int = 3)
         return []
     centred = score - np.dot(mass, score) / total
     spread = np.sqrt(np.dot(mass, centred**2) / total)
-    found: list[Likeness] = []
+    candidates: list[Likeness] = []
     if spread > 1e-12:
         for name, categories, _ in design.columns:
-            found += _column_likenesses(name, categories, rows.labels[name], mass / total, centred / spread)
-    found.sort(key=lambda one: (-round(abs(one.correlation), 9), -one.correlation))
+            candidates += _column_likenesses(name, categories, rows.labels[name], mass / total, centred / spread)
+    candidates.sort(key=lambda one: (-round(abs(one.correlation), 9), -one.correlation))
     return [
         Resemblance(group=one.group, correlation=float(np.clip(one.correlation, -1.0, 1.0)))
-        for one in _one_per_column(found)[:most]
+        for one in _one_per_column(candidates)[:most]
         if abs(one.correlation) >= LEAST_CORRELATION
     ]
 
 
-def _one_per_column(found: list[Likeness]) -> list[Likeness]:
-    """Keep the likest group of every column: its complement says the same thing again."""
+def _one_per_column(candidates: list[Likeness]) -> list[Likeness]:
+    """Keep the most correlated group of every column: its complement would repeat the same information."""
     kept: dict[str, Likeness] = {}
-    for one in found:
+    for one in candidates:
         kept.setdefault(one.column, one)
     return list(kept.values())
 

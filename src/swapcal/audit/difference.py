@@ -1,4 +1,4 @@
-"""How much better one of two predictors is than the other, tested on the same rows."""
+"""Differences between two predictors, tested on the same rows."""
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
@@ -14,7 +14,7 @@ from swapcal.kernels.tally import log_losses
 from swapcal.report.findings import Change, Difference, GroupDifference
 from swapcal.tables.values import Categories
 
-# Pairs: what a comparison keeps of rows that two predictors judged, additive.
+# Pairs: the additive sums that a comparison keeps of rows with two predictions.
 
 _FINE = np.array([0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05])
 EDGES = np.concatenate([_FINE, np.arange(1, 10) / 10, 1.0 - _FINE[::-1]])
@@ -63,7 +63,7 @@ class SignedRanges(NamedTuple):
 
 
 class PairCell(NamedTuple):
-    """Sums of one group by ranges: `before` and `after` (cells,) say in which range each predictor put the rows."""
+    """Sums of one group by ranges: `before` and `after` (cells,) are the ranges of the two predictions."""
 
     before: Integers
     after: Integers
@@ -88,7 +88,7 @@ class PairColumn:
         self._merge(keys, sums)
 
     def merge(self, other: "PairColumn") -> None:
-        """Add what another column holds."""
+        """Add the sums of another column."""
         code, ranges = np.divmod(other.keys, RANGES**2)
         self._merge(self._known(other.names)[code] * RANGES**2 + ranges, other.sums)
 
@@ -191,8 +191,8 @@ class Pairs:
             self.clusters.signed[f"{side} {name}"][0].reshape(-1, 2, self.clusters.draws)[start + np.unique(where)]
             for side, where in (("before", cell.before), ("after", cell.after))
         )
-        counted = self.clusters.least[f"rows {name}"][0]
-        number = self.clusters.clusters if category is None else int(np.sum(counted[category] != NONE))
+        least = self.clusters.least[f"rows {name}"][0]
+        number = self.clusters.clusters if category is None else int(np.sum(least[category] != NONE))
         return cell._replace(signed=SignedRanges(before, after, number))
 
     def __add__(self, other: "Pairs") -> Self:
@@ -207,12 +207,12 @@ class Pairs:
 
     def _places_of(self, other: "Pairs") -> dict[str, Index]:
         """Return where the places of another's signed sums are among these."""
-        found: dict[str, Index] = {}
+        places: dict[str, Index] = {}
         for name, column in other.columns.items():
             codes = self.columns[name].places(column.names)
             inside = (2 * RANGES * codes[:, None] + np.arange(2 * RANGES)).ravel().astype(np.int32)
-            found |= {f"before {name}": inside, f"after {name}": inside, f"rows {name}": codes.astype(np.int32)}
-        return found
+            places |= {f"before {name}": inside, f"after {name}": inside, f"rows {name}": codes.astype(np.int32)}
+        return places
 
 
 def _terms(a: Array, b: Array, y: Array, weights: Array) -> Array:
@@ -243,17 +243,17 @@ def _loss_sums(loss: Callable[[Array, Array], Array], a: Array, b: Array, y: Arr
     return [float(part.sum()) for part in parts]
 
 
-# Difference: how much better one of two predictors is than the other, tested on the same rows.
+# Difference: paired tests between two predictors.
 #
 # All tests are paired and treat the rows, or their clusters, as independent draws. Means of paired differences are
-# judged by their own spread, but no smaller than it is where outcomes make both predictors equally good: few events
-# would else look certain.
+# tested by their own spread, but at least by that of outcomes that make both predictors equally good: otherwise few
+# events would look certain.
 # The error of a group compares |μ|, the size of its mean residual, of both predictors. As
 # |μ_a| − |μ_b| = ± min(|μ_a − μ_b|, |μ_a + μ_b|), "equally wrong" means that the predictions agree in the mean, or
 # that the outcomes lie in the middle between them: both must be refuted, which is a valid test also where both
 # predictors are right. Calibration losses are compared by an estimate without the bias that noise gives; its variance
 # counts both the part linear in the residuals and the quadratic one, which overstates it where both predictors are
-# nearly calibrated: there the test is careful.
+# nearly calibrated: there the test is conservative.
 
 LEAST_EVENTS = 10.0
 """Groups are tested if at least so many of the rarer outcome are expected."""
@@ -267,7 +267,7 @@ class Estimate(NamedTuple):
     freedom: float
 
     def p_value(self) -> float:
-        """Return how often chance alone gives as much, to either side."""
+        """Return the two-sided p-value."""
         if self.error == 0:
             return 1.0 if self.value == 0 else 0.0
         return float(2 * stdtr(self.freedom, -abs(self.value) / self.error))
@@ -282,15 +282,15 @@ class Estimate(NamedTuple):
 
 def differences(pairs: Pairs, columns: Sequence[str] = ()) -> list[Difference]:
     """Return the overall scores: losses, calibration loss, and the latter within the groups of each named column."""
-    found = [_loss(pairs, k) for k in range(len(LOSSES))]
+    scores = [_loss(pairs, k) for k in range(len(LOSSES))]
     everyone = pairs.signed(EVERYONE, pairs.everyone.within())
-    said = "Brier score that recalibrating would save, noise removed"
-    found.append(_calibration("calibration loss", said, everyone))
+    meaning = "Brier score that recalibrating would save, noise removed"
+    scores.append(_calibration("calibration loss", meaning, everyone))
     for name in columns:
         inside = f"the same in every group of {name} by itself"
         cell = pairs.signed(name, pairs.columns[name].within())
-        found.append(_calibration(f"calibration loss within {name}", inside, cell))
-    return found
+        scores.append(_calibration(f"calibration loss within {name}", inside, cell))
+    return scores
 
 
 def _loss(pairs: Pairs, k: int) -> Difference:
@@ -419,7 +419,7 @@ def _by_range(
     if signed is not None:
         heavy, squares = np.mean(signed**2, axis=2).T
     room = mass**2 - heavy
-    apart = room > 1e-9 * mass**2  # a single row tells nothing of its own noise
+    apart = room > 1e-9 * mass**2  # the noise of a single row cannot be estimated
     unbiased = np.where(apart, (residual**2 - squares) / np.where(apart, room, 1.0), 0.0)
     return place, mass, residual / mass, float((mass * unbiased).sum())
 
@@ -446,7 +446,7 @@ def group_differences(pairs: Pairs) -> list[GroupDifference]:
 
 
 class _Group:
-    """One group before the multiple testing is allowed for."""
+    """One group before the correction for multiple testing."""
 
     def __init__(self, name: str, cell: PairCell) -> None:
         total = cell.sums.sum(axis=0)
@@ -476,8 +476,8 @@ def _contrasts(
 ) -> tuple[Estimate, Estimate]:
     """Return μ_b − μ_a and μ_a + μ_b, r and s being the residuals.
 
-    The second's variance is at least that of outcomes with the middle of the two predictions: few events, or none,
-    would else look certain.
+    The second's variance is at least that of outcomes with the middle of the two predictions: otherwise few events, or
+    none, would look certain.
     """
     r, s, r2, s2, rr, ss, rs = (total[k] for k in (R, S, R2, S2, RR, SS, RS))
     apart = _mean(mass, heavy, s - r, s2 - r2, rr + ss - 2 * rs, rows)
@@ -513,7 +513,7 @@ def _ece(where: Integers, sums: Array, kind: int) -> float:
 
 
 def _adjusted(groups: list[_Group]) -> list[GroupDifference]:
-    """Allow for every estimate of every group that is tested: three each (Bonferroni)."""
+    """Return the groups' rows, corrected for three estimates of every tested group (Bonferroni)."""
     family = max(1, 3 * sum(not group.small for group in groups))
     return [_row(group, family) for group in groups]
 
@@ -549,7 +549,7 @@ def _row(group: _Group, family: int) -> GroupDifference:
 
 
 def _both(gap_p: float | None, gap: float, loss_p: float | None, loss: float) -> Change:
-    """Return what the two tests of a group say together; where they contradict each other, nothing."""
+    """Return the joint result of the two tests of a group; "no difference found" if they contradict each other."""
     words = {_word(p, change) for p, change in ((gap_p, gap), (loss_p, loss)) if p is not None}
     words.discard("no difference found")
     return words.pop() if len(words) == 1 else "no difference found"

@@ -1,4 +1,4 @@
-"""What the sums say against chance: groups, warnings, noise floor, scan, findings and verdict."""
+"""Evidence: an audit's sums compared with chance: groups, warnings, noise floor, scan, findings and verdict."""
 
 from functools import cached_property
 from itertools import groupby
@@ -30,7 +30,7 @@ from swapcal.audit.verdict import ALPHA, Finding, Verdict, Witness, judged
 from swapcal.kernels import tally as kernel
 from swapcal.report.findings import GroupRow, NumberCurve
 
-# The group table: every group's gap, interval and verdict, each holding for all groups and ranges at once.
+# The group table: every group's gap, interval and verdict, simultaneous over all groups and ranges.
 
 POWER_QUANTILE = 0.8416212335729143
 """Standard errors beyond the critical value at which an error is found with probability 80 %."""
@@ -81,18 +81,18 @@ def group_rows(
 
 
 def impossible(sums: Array) -> bool:
-    """Tell whether predictions of exactly 0 or 1 were contradicted: no chance explains a single such outcome."""
+    """Return whether predictions of exactly 0 or 1 were contradicted: chance cannot explain even one such outcome."""
     return bool(sums[kernel.VARIANCE] <= 0 and abs(sums[kernel.RESIDUAL]) > 1e-12)
 
 
-# Cautions: what a reader must know before trusting the figures.
+# Warnings about the data.
 #
 # A stretch of time in which every outcome is the same, for too long to be chance, is nearly always a flaw of the file:
 # outcomes not yet known entered as 0, or rows kept only when the outcome had happened.
 
 LEAST_ROWS = 20
 LEAST_SHARE = 0.005
-"""Shorter stretches than these hardly move any figure, and outcomes that follow one another are often alike."""
+"""Shorter stretches than these hardly change any figure, and successive outcomes are often equal."""
 
 LOG_CHANCE = float(np.log(1e-6))
 """A stretch is reported if its probability, times the number of places where it could begin, is below this."""
@@ -104,8 +104,8 @@ LARGE_PART = 0.2
 class Standstill(NamedTuple):
     """A stretch of constant outcome: first and last time as text, its rows, and the rates around it.
 
-    `predicted` is None where no predictions are judged, `usual` where there are no other rows; `window` has the first
-    and the last time as numbers.
+    `predicted` is None without predictions, `usual` without other rows; `window` has the first and the last time as
+    numbers.
     """
 
     first: str
@@ -118,32 +118,32 @@ class Standstill(NamedTuple):
 
 
 def data_warnings(sums: Sums, tolerated: float) -> tuple[str, ...]:
-    """Return the warnings that belong beside the verdict, the gravest first; `tolerated` errors were called small."""
-    found = [] if sums.timeline is None else [constant(one, sums.rows) for one in stretches(sums.timeline)]
+    """Return the warnings shown with the verdict, the most serious first; `tolerated` is the error called small."""
+    warnings = [] if sums.timeline is None else [constant(one, sums.rows) for one in stretches(sums.timeline)]
     impossible = sums.histogram.impossible
     if impossible:
         rows = "1 row has" if impossible == 1 else f"{impossible:,} rows have"
-        found.append(f"{rows} a prediction of exactly 0 or 1 and another outcome: no chance explains that.")
+        warnings.append(f"{rows} a prediction of exactly 0 or 1 and a different outcome, which chance cannot explain.")
     if sums.suspect is not None:
-        found.append(belong_together(sums.suspect))
+        warnings.append(belong_together(sums.suspect))
     clusters = sums.tally.clusters
     if clusters is not None and clusters.clusters < LEAST_CLUSTERS:
-        found.append(
+        warnings.append(
             f"The rows belong to {counted(clusters.clusters, 'cluster')} only; with fewer than {LEAST_CLUSTERS} "
             "nothing is tested."
         )
     table = sums.tally.table.sum(axis=0)
     rate = float(table[kernel.OBSERVED] / table[kernel.MASS])
     if tolerated > LARGE_PART * min(rate, 1.0 - rate):
-        found.append(
-            f"Outcomes happen in {100 * rate:.2g} % of the rows, so that errors within the tolerance of "
-            f"{percentage_points(tolerated)} can be large beside the rate itself; a smaller tolerance would tell."
+        warnings.append(
+            f"Outcomes happen in {100 * rate:.2g} % of the rows, so errors within the tolerance of "
+            f"{percentage_points(tolerated)} can be large relative to the rate; consider a smaller tolerance."
         )
-    return tuple(found)
+    return tuple(warnings)
 
 
 def constant(stretch: Standstill, rows: int) -> str:
-    """Say that outcomes stood still.
+    """Return the warning of a stretch of constant outcomes.
 
     Examples
     --------
@@ -162,22 +162,22 @@ def constant(stretch: Standstill, rows: int) -> str:
 
 
 def stretches(timeline: Timeline, *, predicted: bool = True) -> list[Standstill]:
-    """Return the stretches of constant outcome that neither the predictions nor the usual rate explain, in order.
+    """Return the stretches of constant outcome that are unlikely by the predictions and by the usual rate, in order.
 
-    Without `predicted`, the usual rate alone has to explain them.
+    Without `predicted`, only the usual rate is compared.
     """
     sums = timeline.table.sum(axis=1)
     used = np.flatnonzero(sums[:, kernel.MASS] > 0)
     kinds = [_constant(sums[i]) for i in used]
-    found = []
+    constant_ones = []
     for kind, run in groupby(range(len(used)), key=kinds.__getitem__):
         bins = used[list(run)]
         if kind is not None:
             stretch = _stretch(timeline, sums, bins, kind)
             stretch = stretch if predicted else stretch._replace(predicted=None)
             if _too_long(stretch, int(sums[:, kernel.ROWS].sum())):
-                found.append(stretch)
-    return found
+                constant_ones.append(stretch)
+    return constant_ones
 
 
 def _constant(sums: Array) -> int | None:
@@ -200,15 +200,13 @@ def _stretch(timeline: Timeline, sums: Array, bins: Places, outcome: int) -> Sta
 
 
 def _too_long(stretch: Standstill, rows: int) -> bool:
-    """Tell whether the stretch is unlikely by both rates; by concavity n log(mean p) is never below Σ log p."""
+    """Return whether the stretch is unlikely by both rates; by concavity n log(mean p) is never below Σ log p."""
     if stretch.rows < max(LEAST_ROWS, LEAST_SHARE * rows):
         return False
     rates = [rate for rate in (stretch.predicted, stretch.usual) if rate is not None]
     likely = max((rate if stretch.outcome else 1.0 - rate for rate in rates), default=1.0)
     return bool(stretch.rows * np.log(max(likely, 1e-300)) + np.log(rows) < LOG_CHANCE)
 
-
-# Evidence: what the sums say against chance: noise floor, scan, findings and verdict.
 
 DRAWS = 999
 SLOW_DRAWS = 199
@@ -219,7 +217,7 @@ MOST_SMALL = 1000
 
 
 class Evidence:
-    """One set of sums beside what chance alone would give; everything simulated is simulated once, when first asked."""
+    """One set of sums compared with what chance alone would give; each simulation runs once, when first needed."""
 
     def __init__(self, sums: Sums, seed: int, *, join: bool = True) -> None:
         self.sums, self.seed = sums, seed
@@ -235,11 +233,11 @@ class Evidence:
         if tally.clusters is not None:
             return {}
         least = (1.0 - 1e-9) * LEAST_VARIANCE * self._unit()  # groups that reach it but for rounding are drawn
-        found = {
+        small = {
             name: group.table[:, :, kernel.VARIANCE].sum(axis=0) < (-1.0 if is_region(name) else least)
             for name, group in tally.groups.items()
         }
-        return found if sum(map(np.sum, found.values())) > MOST_SMALL else {}
+        return small if sum(map(np.sum, small.values())) > MOST_SMALL else {}
 
     def _unit(self) -> float:
         """Return the squared weight of a row on average."""
@@ -247,13 +245,13 @@ class Evidence:
         return float(table[:, kernel.MASS2].sum() / table[:, kernel.ROWS].sum())
 
     def noise(self, quantity: str, q: int, against: str | None = None) -> Noise:
-        """Return an error beside its simulated distribution if the predictions were the truth.
+        """Return an error with its simulated distribution if the predictions were the truth.
 
-        Against more than `MOST_SMALL` groups that are too small to be tested this takes long: each is drawn.
+        With more than `MOST_SMALL` groups too small to be tested this takes long: each is simulated.
         """
-        plain = {"cal": "constant", "sreg": "linear4", "somni": "affine" if against == "affine" else "rules"}
+        classes = {"cal": "constant", "sreg": "linear4", "somni": "affine" if against == "affine" else "rules"}
         q = {"sreg": 2, "somni": 1}.get(quantity, q)
-        key = (quantity, q, plain.get(quantity, against or "linear"))
+        key = (quantity, q, classes.get(quantity, against or "linear"))
         if key not in QUANTITIES:
             known = ", ".join(sorted({name for name, _, _ in QUANTITIES}))
             raise ValueError(f"noise floor: given {key}, expected one of {known}, with q of 1 or 2")
@@ -274,26 +272,26 @@ class Evidence:
         return Evidence(self.sums, self.seed, join=False)
 
     def test(self) -> Noise:
-        """Return the largest standardised residual over groups, features and prediction ranges, beside its null."""
+        """Return the largest standardised residual over groups, features and prediction ranges, with its null."""
         return compare(float(self.scan.measure(self.design, self.residuals)[0]), self.null["scan"])
 
     def findings(self, most: int = 10) -> list[Finding]:
         """Return the worst cells of the scan, one per group or feature, with simultaneous p-values and intervals.
 
-        The surest comes first: the one that chance is least able to explain. A number's trend and ranges count as one.
+        The most significant comes first. A number's trend and ranges count as one.
         """
         windows: dict[int, Window] = {}
-        found, known = self._contradictions(), set[str]()
+        listed, known = self._contradictions(), set[str]()
         for index, function in self.sizes.surest():
             subject = self._subject(function)
-            if len(found) < most and subject not in known:
+            if len(listed) < most and subject not in known:
                 known.add(subject)
                 cells = windows.setdefault(index, self.sizes.window(index))
-                found.append(self._finding(cells, function))
-        return found[:most]
+                listed.append(self._finding(cells, function))
+        return listed[:most]
 
     def _subject(self, function: int) -> str:
-        """Return what a function of the scan is about: a group, or a feature."""
+        """Return the name of the group or feature of a function of the scan."""
         place = function - len(self.scan.coordinates)
         if place < 0:
             return self.sums.coordinates[int(self.scan.coordinates[function])].name
@@ -301,20 +299,20 @@ class Evidence:
         return self.names[place] if place < groups else self.design.ranges[place - groups].number
 
     def largest(self) -> Finding | None:
-        """Return the largest error of any cell that one can be sure of, by the near end of its interval."""
-        found = self._contradictions()
+        """Return the cell with the largest certain error: the largest lower end of its interval; None if none is."""
+        candidates = self._contradictions()
         place = self.sizes.largest()
-        found += [] if place is None else [self._finding(self.sizes.window(place[0]), place[1])]
-        return max(found, key=lambda one: max(one.low, -one.high), default=None)
+        candidates += [] if place is None else [self._finding(self.sizes.window(place[0]), place[1])]
+        return max(candidates, key=lambda one: max(one.low, -one.high), default=None)
 
     def widest(self) -> Finding:
-        """Return where the error may be as large as the far end of the verdict's interval."""
+        """Return the cell whose interval reaches the far end of the verdict's interval."""
         index, function = self.sizes.widest()
         cells = [*self._contradictions(), self._finding(self.sizes.window(index), function)]
         return max(cells, key=lambda one: max(-one.low, one.high))
 
     def verdict(self, tolerance: float) -> Verdict:
-        """Return what the audit concludes: beyond chance or not, how large, and whether that is tolerable."""
+        """Return the verdict: whether errors exceed chance, how large they are, and whether that is tolerable."""
         whole = self.sizes.window(-1)
         tested = bool(whole.usable[0])
         certain = self.sums.histogram.impossible > 0
@@ -341,7 +339,7 @@ class Evidence:
         )
 
     def _worst_error(self, tested: bool) -> tuple[float, float]:
-        """Return the interval of the worst error; what the scan cannot test counts by plain intervals of its own."""
+        """Return the interval of the worst error; cells that the scan cannot test have pointwise intervals."""
         low, high = self.sizes.worst()
         ends = [(one.low, one.high) for one in self._contradictions()]
         if not tested:
@@ -351,14 +349,14 @@ class Evidence:
         return low, max([low, high, *(max(-a, b) for a, b in ends)])
 
     def _contradictions(self) -> list[Finding]:
-        """Levels whose predictions of exactly 0 or 1 were contradicted: no simulation draws that, so none tests it."""
-        found = []
+        """Return the levels whose predictions of exactly 0 or 1 were contradicted: simulations never draw such rows."""
+        contradicted = []
         for k, sums in enumerate(self.sums.tally.table):
             if impossible(sums):
                 gap, low, high = (
                     float(part[0]) for part in gap_intervals(sums[None], np.array([self.sizes.null.alone]))[:3]
                 )
-                found.append(
+                contradicted.append(
                     Finding(
                         name="all rows",
                         levels=(k, k),
@@ -372,7 +370,7 @@ class Evidence:
                         high=high,
                     )
                 )
-        return found
+        return contradicted
 
     def group_table(self, tolerance: float) -> list[GroupRow]:
         """Return every group's size, means, gap, interval and verdict, simultaneous over everything examined.
@@ -417,14 +415,14 @@ class Evidence:
         return self.group_count - sum(map(is_elsewhere, self.design.group_names)) - self.tested_count
 
     def numbers(self, tolerance: float) -> list[NumberCurve]:
-        """Return the gap along every number, in ranges like groups, the most doubtful number first."""
+        """Return the gap along every number, by ranges, the most significant number first."""
         first = len(self.design.group_names)
         names = [part.name for part in self.design.ranges]
         sums = self.groups[:, first:].sum(axis=0)
         functions = len(self.scan.coordinates) + first + np.arange(len(names))
         rows = group_rows(names, functions, sums, self.sizes, tolerance)
-        found = [self._number(bins, dict(zip(names, rows, strict=True))) for bins in self.design.numbers]
-        return sorted((one for one in found if one.edges), key=lambda one: 2.0 if one.p_value is None else one.p_value)
+        every = [self._number(bins, dict(zip(names, rows, strict=True))) for bins in self.design.numbers]
+        return sorted((one for one in every if one.edges), key=lambda one: 2.0 if one.p_value is None else one.p_value)
 
     def _number(self, bins: Bins, rows: dict[str, GroupRow]) -> NumberCurve:
         parts = [part for part in self.design.ranges if part.number == bins.name]
@@ -439,7 +437,7 @@ class Evidence:
         )
 
     def looked(self) -> str:
-        """Say in how many groups and along how many features errors were looked for, and what is too small for it."""
+        """Return in how many groups and along how many features errors were looked for, in words."""
         first, numbers = len(self.scan.coordinates), len(self.design.numbers)
         others, tested, small = first - 1 - numbers, self.tested_count, self.small_count
         left = f" ({counted(small, 'group')} {'is' if small == 1 else 'are'} too small to be tested)" if small else ""
@@ -450,14 +448,14 @@ class Evidence:
             parts.append(f"along {counted(others, 'other feature')} (trend only)")
         return ", ".join([f"in all rows together{'' if tested else left}", *parts])
 
-    def whole(self, found: Finding) -> bool:
-        """Tell whether a finding spans all predictions."""
+    def whole(self, finding: Finding) -> bool:
+        """Return whether a finding spans all predictions."""
         used = np.flatnonzero(self.sums.tally.n > 0)
-        return found.levels == (int(used[0]), int(used[-1]))
+        return finding.levels == (int(used[0]), int(used[-1]))
 
-    def span(self, found: Finding) -> list[int]:
+    def span(self, finding: Finding) -> list[int]:
         """Return the levels of a finding that hold rows."""
-        return [i for i in range(found.levels[0], found.levels[1] + 1) if self.sums.tally.n[i] > 0]
+        return [i for i in range(finding.levels[0], finding.levels[1] + 1) if self.sums.tally.n[i] > 0]
 
     def witness(self, quantity: str, q: int = 2, against: str = "linear") -> Witness:
         """Return what attains "smcal", "mcal", "sreg" or "somni"."""
@@ -470,14 +468,14 @@ class Evidence:
 
     @cached_property
     def scan(self) -> ScanStatistic:
-        """The family of everything that is looked at."""
+        """The scan over everything examined."""
         return ScanStatistic(self.design, self._scanned(), self._unit(), self._left_out(), self._between())
 
     def _left_out(self) -> list[int]:
-        """Return the groups that are not tested: what regions leave out, and small groups that were joined."""
-        rest = tuple(f"{name} = {JOINED}" for name, which in self.small.items() if which.any())
+        """Return the groups that are not tested: complements of regions, and small groups that were joined."""
+        joined = tuple(f"{name} = {JOINED}" for name, which in self.small.items() if which.any())
         names = self.design.group_names
-        return [k for k, name in enumerate(names) if is_elsewhere(name) or name in rest]
+        return [k for k, name in enumerate(names) if is_elsewhere(name) or name in joined]
 
     def _between(self) -> Between | None:
         tally = self.sums.tally
@@ -488,12 +486,12 @@ class Evidence:
 
     def few_clusters(self) -> int:
         """Return how many groups and ranges of numbers have rows of too few clusters to be tested."""
-        found = self.scan.clusters
-        return 0 if found is None else int(np.sum(found[-1, len(self.scan.coordinates) :] < LEAST_CLUSTERS))
+        clusters = self.scan.clusters
+        return 0 if clusters is None else int(np.sum(clusters[-1, len(self.scan.coordinates) :] < LEAST_CLUSTERS))
 
     @property
     def inflation(self) -> float:
-        """By how much clusters make the variance of the sum of all residuals larger; 1 if rows are independent."""
+        """Factor by which clusters inflate the variance of the sum of all residuals; 1 if rows are independent."""
         return float(self.scan.inflation[-1, 0])
 
     @property
@@ -511,7 +509,7 @@ class Evidence:
 
     @cached_property
     def sizes(self) -> EffectIntervals:
-        """How large the error of everything looked at is."""
+        """Intervals of the error of everything examined."""
         return EffectIntervals(self.scan, self.residuals, self.sums.tally.table, self.groups, Null(self.null["scan"]))
 
     @cached_property
@@ -556,8 +554,8 @@ class Evidence:
         )
 
     def _deviation(self, cells: Window, function: int, n: float) -> float | None:
-        """Return the standard deviation of a number over n rows of a window, in its own units; None of a mark."""
-        found = self.sums.coordinates[int(self.scan.coordinates[function])]
-        if found.unit is None or found.factor == 0 or n <= 0:
+        """Return the standard deviation of a number over n rows of a window, in its own units; None for indicators."""
+        coordinate = self.sums.coordinates[int(self.scan.coordinates[function])]
+        if coordinate.unit is None or coordinate.factor == 0 or n <= 0:
             return None
-        return float(np.sqrt(max(self.scan.squares[cells.number, function], 0.0) / n)) / abs(found.factor) or None
+        return float(np.sqrt(max(self.scan.squares[cells.number, function], 0.0) / n)) / abs(coordinate.factor) or None

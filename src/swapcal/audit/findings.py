@@ -1,4 +1,4 @@
-"""The findings of an audit: everything the report shows, made once."""
+"""The findings of an audit: the content of its report, as one frozen record."""
 
 import hashlib
 import json
@@ -49,7 +49,7 @@ DIGITS = 9
 
 
 class ReportSettings(TypedDict, total=False):
-    """What `Comparison.to_dict` takes, for what writes its result."""
+    """Arguments of `Comparison.to_dict`, for the methods that write its result."""
 
     losses: Sequence[Loss | str]
     created_at: str
@@ -58,7 +58,7 @@ class ReportSettings(TypedDict, total=False):
 
 
 class AuditSettings(ReportSettings, total=False):
-    """What `Audit.to_dict` takes."""
+    """Arguments of `Audit.to_dict`."""
 
     certificate: Mapping[str, Any] | None
 
@@ -72,7 +72,7 @@ def assemble(
     tolerance: float,
     titles: TitleIndex,
 ) -> Findings:
-    """Return everything the report shows."""
+    """Return the findings: everything the report shows."""
     worst, verdict = evidence.findings(5), evidence.verdict(tolerance)
     timeline = evidence.sums.timeline
     return Findings(
@@ -110,7 +110,7 @@ def _crowded(evidence: Evidence) -> bool:
 
 
 def decisions(evidence: Evidence, losses: Sequence[Loss | str]) -> list[DecisionEntry]:
-    """Return what acting on the predictions cost under each loss, and what the best rule per level would have saved."""
+    """Return the cost of acting on the predictions under each loss, and the saving by the best rule per level."""
     if evidence.sums.sample.absent:
         raise ValueError("losses: given for sums of a query, expected none: the prices of decisions need rows")
     rows = evidence.sums.kept()
@@ -123,12 +123,12 @@ def decisions(evidence: Evidence, losses: Sequence[Loss | str]) -> list[Decision
 def headline(evidence: Evidence, verdict: Verdict, worst: list[Finding], titles: TitleIndex) -> Headline:
     """Return the verdict with its sentences."""
     first = worst[0] if worst else None
-    said = None if first is None else titles.finding(first)
+    titled = None if first is None else titles.finding(first)
     return Headline(
         verdict=verdict.word,
         sentence=text.headline(
             verdict,
-            said,
+            titled,
             first is not None and evidence.whole(first),
             evidence.sums.n,
             evidence.sums.unit,
@@ -150,7 +150,7 @@ def headline(evidence: Evidence, verdict: Verdict, worst: list[Finding], titles:
 
 
 def identity(title: str, evidence: Evidence, created_at: str, titles: TitleIndex) -> Identity:
-    """Return what was audited, by which program, under which settings."""
+    """Return the identity of an audit: its data, program versions and settings."""
     sums = evidence.sums
     clusters = sums.tally.clusters
     settings = {
@@ -201,13 +201,13 @@ REPORTED = (
 
 
 def quantities(evidence: Evidence, certificate: Mapping[str, Any] | None) -> list[QuantityEntry]:
-    """Return the errors beside their noise floor, and the pseudo errors beside the forecaster's bounds."""
+    """Return the errors with their noise floors, and the pseudo errors with the forecaster's bounds."""
     grouped = evidence.sums.tally.groups and not evidence.small
     keys = [key for key in REPORTED if key[2] != "groups" or grouped]
-    found = [_quantity(evidence, key) for key in keys]
+    entries = [_quantity(evidence, key) for key in keys]
     if evidence.sums.issued is not None or certificate is not None:
-        found += _issued(evidence, certificate or {})
-    return found
+        entries += _issued(evidence, certificate or {})
+    return entries
 
 
 def _quantity(evidence: Evidence, key: tuple[str, int, str]) -> QuantityEntry:
@@ -232,8 +232,8 @@ def _quantity(evidence: Evidence, key: tuple[str, int, str]) -> QuantityEntry:
 
 
 def _upper(evidence: Evidence) -> float:
-    found = measures.mcal(evidence.sums.tally, 1, "linear")
-    return found[1] if isinstance(found, tuple) else found
+    ends = measures.mcal(evidence.sums.tally, 1, "linear")
+    return ends[1] if isinstance(ends, tuple) else ends
 
 
 def _issued(evidence: Evidence, certificate: Mapping[str, Any]) -> list[QuantityEntry]:
@@ -266,7 +266,7 @@ def _issued(evidence: Evidence, certificate: Mapping[str, Any]) -> list[Quantity
 
 
 def forecaster(evidence: Evidence, certificate: Mapping[str, Any]) -> ForecasterEntry:
-    """Return what the forecaster proved about itself, from the fields of its certificate by name."""
+    """Return the forecaster's certificate for the report, from its fields by name."""
     pieces = [name for name in ("rounding", "learning", "prior") if name in certificate]
     return ForecasterEntry(
         levels=int(certificate["levels"]),
@@ -317,13 +317,13 @@ def density(evidence: Evidence) -> Density:
 
 
 def groups(evidence: Evidence, tolerance: float, titles: TitleIndex) -> list[GroupRow]:
-    """Return the group table, the most doubtful groups first, at most `MOST_GROUPS` of them."""
+    """Return the group table, the most significant groups first, at most `MOST_GROUPS` of them."""
     rows = sorted(evidence.group_table(tolerance), key=_doubt)
     return [replace(row, title=titles.title(row.name)) for row in rows[:MOST_GROUPS]]
 
 
 def numbers(evidence: Evidence, tolerance: float, titles: TitleIndex) -> list[NumberCurve]:
-    """Return the gap along every number, at most `MOST_GROUPS` of them, the most doubtful first."""
+    """Return the gap along every number, at most `MOST_GROUPS` of them, the most significant first."""
     return [
         replace(
             one,
@@ -341,8 +341,8 @@ def _doubt(row: GroupRow) -> tuple[float, float, str]:
 
 
 def notes(evidence: Evidence, *, priced: bool) -> list[str]:
-    """Return the limitations that apply to this audit, in which decisions may have been priced."""
-    found = [
+    """Return the limitations of this audit; `priced` if it has costs of decisions."""
+    sentences = [
         evidence.sums.levels.describe(),
         _independence(evidence),
         "The verdict covers the groups, features and ranges of predictions examined here, and no others.",
@@ -351,12 +351,12 @@ def notes(evidence: Evidence, *, priced: bool) -> list[str]:
         f"chance whatever its rows; {evidence.verdict(TOLERANCE).unresolved:,} smaller groups are not covered.",
     ]
     if any(map(is_region, evidence.sums.tally.groups)):
-        found.append(
+        sentences.append(
             "Searched regions were proposed by half of the rows (of the first batch, if there were several) and are "
             "tested on the other rows alone, together with everything else that is examined."
         )
     if _crowded(evidence):
-        found.append(
+        sentences.append(
             "Nearly all forecasts fall into one interval, so the reliability curve is drawn over parts of equal weight "
             "instead; the errors are those of the intervals."
         )
@@ -364,41 +364,41 @@ def notes(evidence: Evidence, *, priced: bool) -> list[str]:
     shown = len(rows)
     if intersections_of(evidence.sums.tally.groups):
         left = evidence.group_count - shown
-        found.append(
+        sentences.append(
             f"Intersections of two groups count among the groups and in the multiple testing; {left:,} in which "
             f"fewer than {LEAST_VARIANCE:g} outcomes of the rarer kind are expected were left out."
         )
     if shown > MOST_GROUPS:
         small = sum(row.small for row in rows)
         tested = f"{small:,} are too small to be tested" if small else "all were tested"
-        found.append(f"The table shows the {MOST_GROUPS} most doubtful of {shown:,} groups; {tested}.")
+        sentences.append(f"The table shows the {MOST_GROUPS} most doubtful of {shown:,} groups; {tested}.")
     if evidence.small:
-        found.append(
-            "SMCal and MCal over groups are left out: they are of all groups, very many of which are too small to be "
-            "tested, and each would have to be simulated. Audit.theory computes them."
+        sentences.append(
+            "SMCal and MCal over groups are left out: very many groups are too small to be tested, and each would have "
+            "to be simulated. Audit.theory computes them."
         )
-    found += evidence.sums.limits
+    sentences += evidence.sums.limits
     if not evidence.sums.sample.complete:
         kept = len(evidence.sums.kept().p)
         if kept:
-            found.append(f"Curves along a direction and likenesses to groups come from {kept:,} sampled rows.")
+            sentences.append(f"Curves along a direction and likenesses to groups come from {kept:,} sampled rows.")
         doubt = curves.auc(evidence.sums)[1]
         if doubt > 0:
-            found.append(f"AUC comes from a fine histogram and is exact to within {doubt:.1g}.")
-    found.append(f"For the log loss, probabilities are kept {FLOOR:g} away from 0 and 1.")
+            sentences.append(f"AUC comes from a fine histogram and is exact to within {doubt:.1g}.")
+    sentences.append(f"For the log loss, probabilities are kept {FLOOR:g} away from 0 and 1.")
     if priced and not evidence.sums.sample.complete:
         share = f"{len(evidence.sums.kept().p):,} of {evidence.sums.rows:,} rows, chosen by hash"
-        found.append(f"Costs and regrets of decisions are measured on {share}.")
-    return found
+        sentences.append(f"Costs and regrets of decisions are measured on {share}.")
+    return sentences
 
 
 def _independence(evidence: Evidence) -> str:
-    """Say what is taken to be independent."""
+    """Return the note on what is taken to be independent."""
     clusters = evidence.sums.tally.clusters
     if clusters is None:
         return (
-            "The noise floor asks whether the predictions could be the true probabilities of independent "
-            "outcomes; outcomes that move together make errors look more certain than they are."
+            "The noise floor assumes independent outcomes; correlated outcomes make errors look more certain than "
+            "they are."
         )
     few = evidence.few_clusters()
     noun = "group or range of a number" if few == 1 else "groups and ranges of numbers"
@@ -411,7 +411,7 @@ def _independence(evidence: Evidence) -> str:
 
 
 def _elsewhere(evidence: Evidence, first: Finding | None, titles: TitleIndex) -> str:
-    """Say where the largest sure error is, unless it is the first finding."""
+    """Return where the largest certain error is, in words; empty if it is the first finding."""
     largest = evidence.largest()
     if largest is None or (first is not None and largest[:3] == first[:3]):
         return ""
@@ -419,12 +419,12 @@ def _elsewhere(evidence: Evidence, first: Finding | None, titles: TitleIndex) ->
 
 
 def _widest(evidence: Evidence, verdict: Verdict, titles: TitleIndex) -> str:
-    """Say where the error may be largest, if that leaves the verdict undecided."""
+    """Return where the error may be largest, in words, if that leaves the verdict undecided; else empty."""
     if verdict.word != "undecided" or not verdict.beyond:
         return ""
     return _place(evidence, titles.finding(evidence.widest()))
 
 
-def _place(evidence: Evidence, found: Finding) -> str:
-    place, rows = text.where(found, evidence.whole(found)), f"({found.n:,.0f} {evidence.sums.unit})"
-    return f"{place} {rows}" if found.is_group else f"along {found.name}, {place} {rows}"
+def _place(evidence: Evidence, finding: Finding) -> str:
+    place, rows = text.where(finding, evidence.whole(finding)), f"({finding.n:,.0f} {evidence.sums.unit})"
+    return f"{place} {rows}" if finding.is_group else f"along {finding.name}, {place} {rows}"

@@ -18,15 +18,15 @@ from swapcal.kernels.tally import scan_maxima
 # A cell is a window of adjacent levels (one level, two, four, … all) together with a function f: a group's
 # indicator, a feature less its mean in the window, or the constant. Its score is |z| − Γ with
 # z = Σ α f(x)(y − p) / √(Σ α² f² p(1 − p)) and Γ = √(2 log(V_f / V_cell)), the price of looking at a small part of
-# f's variance; without it the many small windows would drown the few large ones. The test statistic is the
-# largest score of all cells; its null distribution is simulated, so the p-value accounts for every cell looked at.
+# f's variance; without it the many small windows would dominate the few large ones. The test statistic is the
+# largest score of all cells; its null distribution is simulated, so the p-value accounts for every cell.
 
 LEAST_VARIANCE = 10.0
 """Cells with fewer expected events than this have no trustworthy z."""
 
 
 class Between(NamedTuple):
-    """What is known of clusters: residual sums observed and with their signs drawn, their smallest keys, their size."""
+    """Clusters: residual sums as observed and with drawn signs, the smallest keys of clusters, and their mean size."""
 
     observed: Residuals
     signed: Residuals
@@ -103,7 +103,7 @@ class ScanStatistic:
     def _between(self, between: "Between") -> Array:
         """Variance of every cell between clusters: mean square over all signs, those observed included.
 
-        So the observed sums and those of every draw are judged alike, and the test is exact for symmetric residuals.
+        The observed sums and those of every draw are treated alike, so the test is exact for symmetric residuals.
         """
         total, count = np.zeros(self.centre.shape), 0
         for r in between.draws():
@@ -114,7 +114,7 @@ class ScanStatistic:
     def _pooled(self, between: Array, variance: Array) -> Array:
         """Return the variance of every cell: its own between clusters, but no less than that of its family.
 
-        Few events make both a sum and its variance between clusters small, so that cells judged by their own alone
+        Few events make both a sum and its variance between clusters small, so that cells with only their own variance
         would be rejected too often. A family is a group column or number in all windows of one width: there the ratio
         of the variance between clusters to that of coins is estimated well. It is never below 1.
         """
@@ -128,7 +128,7 @@ class ScanStatistic:
         return np.maximum(between, floor * variance)
 
     def _families(self) -> list[list[int]]:
-        """Return functions whose variance is judged together: each coordinate, group column and number."""
+        """Return the functions whose variance is estimated together: each coordinate, group column and number."""
         count = len(self.coordinates)
         columns = [[count + k for k in range(where.start, where.stop)] for _, _, where in self._design.columns]
         first = count + sum(map(len, columns))
@@ -175,9 +175,11 @@ class ScanStatistic:
         del design
         best = np.empty(len(r.g))
         for values, part in self._blocks(r):
-            found = np.empty(len(r.g))
-            scan_maxima(values, self.windows, self.centre[:, part], self._root[:, part], self._penalty[:, part], found)
-            best = found if part.start == 0 else np.maximum(best, found)
+            largest = np.empty(len(r.g))
+            scan_maxima(
+                values, self.windows, self.centre[:, part], self._root[:, part], self._penalty[:, part], largest
+            )
+            best = largest if part.start == 0 else np.maximum(best, largest)
         return np.where(np.isfinite(best), best, 0.0)
 
     def _blocks(self, r: Residuals) -> Iterator[tuple[Array, slice]]:
@@ -190,13 +192,13 @@ class ScanStatistic:
     def cells(self, r: Residuals) -> list[Cell]:
         """Best window of every function, highest score first."""
         score, z = (part[0] for part in self.scores(r))
-        found = []
+        usable = []
         for f in range(score.shape[1]):
             w = int(score[:, f].argmax())
             if np.isfinite(score[w, f]):
                 first, last = self.windows[w]
-                found.append(Cell(w, int(first), int(last), f, float(score[w, f]), float(z[w, f])))
-        return sorted(found, key=lambda cell: (-cell.score, cell.function))
+                usable.append(Cell(w, int(first), int(last), f, float(score[w, f]), float(z[w, f])))
+        return sorted(usable, key=lambda cell: (-cell.score, cell.function))
 
 
 def _prices(variance: Array, usable: Flags) -> tuple[Array, Array]:
@@ -209,17 +211,17 @@ def _prices(variance: Array, usable: Flags) -> tuple[Array, Array]:
 
 def _windows(levels: int) -> Places:
     """Aligned windows of 1, 2, 4, … levels, and the whole range last."""
-    found, size = [], 1
+    aligned, size = [], 1
     while size < levels:
-        found += [(start, min(start + size, levels) - 1) for start in range(0, levels, size)]
+        aligned += [(start, min(start + size, levels) - 1) for start in range(0, levels, size)]
         size *= 2
-    return np.array([*found, (0, levels - 1)], dtype=np.intp)
+    return np.array([*aligned, (0, levels - 1)], dtype=np.intp)
 
 
 # Sizes: how large the error of every cell of the scan is, in intervals that hold for all cells at once.
 #
 # The scan rejects a cell when |z| > q + Γ, with q the simulated 95 % quantile of the largest score and Γ the cell's
-# penalty. Turned round, all the cells' errors together lie within q + Γ standard errors of what was observed, in 95 of
+# penalty. Inverted, all the cells' errors together lie within q + Γ standard errors of what was observed, in 95 of
 # 100 cases. A gap gets the score interval of a constant shift, which leaves 0 out exactly when the scan rejects. Where
 # residuals spread more than any constant shift explains, their own spread takes its place.
 
@@ -232,9 +234,9 @@ PLAIN = 1.959963984540054
 
 
 class Null:
-    """The simulated largest scores, and what they say about one score.
+    """The simulated null distribution of the largest score.
 
-    A cell is rejected beyond `critical` plus its penalty. `alone` is for what is too small to be among the cells.
+    A cell is rejected beyond `critical` plus its penalty. `alone` is the critical value of groups too small for cells.
     """
 
     def __init__(self, maxima: Array) -> None:
@@ -244,7 +246,7 @@ class Null:
         self.alone = max(self.critical, PLAIN)
 
     def p_values(self, scores: Array) -> Array:
-        """Return how often chance alone reaches each score somewhere; the score itself counts as one draw."""
+        """Return the p-value of each score over all cells; the score itself counts as one draw."""
         nearly = scores - 1e-12 * np.abs(scores) - 1e-15  # rounding must not break ties
         reached = len(self._sorted) - np.searchsorted(self._sorted, nearly, side="left")
         return np.asarray((1.0 + reached) / (1.0 + len(self._sorted)), dtype=np.float64)
@@ -283,12 +285,12 @@ class Window(NamedTuple):
 
     @property
     def beyond(self) -> Flags:
-        """Which errors chance does not explain."""
+        """Which errors are significant."""
         return self.usable & (self.p_value <= ALPHA)
 
     @property
     def covered(self) -> Flags:
-        """Which errors the interval of the worst error covers: by rows or by evidence, never by the tolerance."""
+        """Which errors the interval of the worst error covers: those of enough rows, and those beyond chance."""
         return self.beyond | (self.usable & (self.share >= COVERED_SHARE * (1.0 - 1e-12)))
 
 
@@ -318,11 +320,11 @@ class EffectIntervals:
         trend_cells = np.arange(1, self._count)
         value, low, high, half, strict = (np.zeros(len(score)) for _ in range(5))
         sums = np.vstack([whole, members])
-        for cells, found in (
+        for cells, figures in (
             (gap_cells, gap_intervals(sums, reach[gap_cells], _coins(sums, z[gap_cells]))),
             (trend_cells, self._trends(index, whole, reach, z)),
         ):
-            for into, part in zip((value, low, high, half, strict), found, strict=True):
+            for into, part in zip((value, low, high, half, strict), figures, strict=True):
                 into[cells] = part
         score = np.where(usable, np.minimum(score, strict - (reach - self.null.critical)), -np.inf)
         p_value = np.where(usable, self.null.p_values(score), 1.0)
@@ -363,20 +365,20 @@ class EffectIntervals:
         return self._surest
 
     def largest(self) -> tuple[int, int] | None:
-        """Return (window, function) of the largest error one can be sure of; None if chance explains all."""
-        found, surely = None, 0.0
+        """Return (window, function) of the largest certain error; None if no error is significant."""
+        place, surely = None, 0.0
         for cells in self:
             sure = np.where(cells.usable, cells.surely, 0.0)
             if sure.max() > surely:
-                found, surely = (cells.number, int(sure.argmax())), float(sure.max())
-        return found
+                place, surely = (cells.number, int(sure.argmax())), float(sure.max())
+        return place
 
     def worst(self) -> tuple[float, float]:
         """Return the interval of the worst error among the cells that hold enough rows or are beyond chance.
 
-        The whole data are always among them. The intervals hold for all cells together, so picking cells afterwards
-        costs nothing. The tolerance has no part in it: else a larger one would let in smaller cells with wider
-        intervals, and the far end would stay ahead of it.
+        The whole data are always among them. The intervals hold for all cells together, so choosing cells afterwards
+        is valid. The choice does not depend on the tolerance: otherwise a larger tolerance would admit smaller cells
+        with wider intervals, whose far ends would exceed it again.
         """
         low, high = 0.0, float(min(1.0, self.window(-1).at_most[0]))
         for cells in self:
@@ -393,11 +395,11 @@ class EffectIntervals:
     def widest_gap(self, alpha: float) -> float:
         """Return the largest |gap| of a group and range of predictions whose p-value is at most `alpha`."""
         gaps = np.r_[0, self._count : len(self._score[0])]
-        found = 0.0
+        widest = 0.0
         for cells in self:
             beyond = cells.usable[gaps] & (cells.p_value[gaps] <= alpha)
-            found = max(found, float(np.abs(cells.value[gaps][beyond]).max(initial=0.0)))
-        return found
+            widest = max(widest, float(np.abs(cells.value[gaps][beyond]).max(initial=0.0)))
+        return widest
 
     def _trends(self, index: int, whole: Array, reach: Array, z: Array) -> tuple[Array, ...]:
         """Return every feature's change of the gap per standard deviation, its interval, half-width and |z|."""
@@ -436,7 +438,7 @@ def gap_intervals(sums: Array, reach: Array, coins: Array | float = 1.0) -> tupl
 
 
 def _coins(sums: Array, z: Array) -> Array:
-    """Variance the scan reckons with, in units of Σα²p(1 − p); 1 where z tells nothing."""
+    """Return the variance that the scan used, in units of Σα²p(1 − p); 1 where z does not determine it."""
     variance = sums[:, kernel.VARIANCE]
     known = (z != 0) & (variance > 0)
     root = np.divide(sums[:, kernel.RESIDUAL], z, out=np.ones(len(z)), where=known)

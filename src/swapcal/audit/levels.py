@@ -1,4 +1,4 @@
-"""Which rows are judged together: levels of predictions, a fine histogram, bins over time and of numbers."""
+"""Bins of rows: levels of predictions, a fine histogram, bins over time and of numbers."""
 
 from collections.abc import Sequence
 from copy import deepcopy
@@ -12,7 +12,7 @@ from scipy.fft import dct, idct
 from swapcal.arrays import Array, Index
 from swapcal.kernels.tally import BINS, SCALARS, SPECTRUM_BINS, add_groups, add_spectrum
 
-# Levels: which predictions are judged together.
+# Levels: which predictions are pooled.
 
 MOST_VALUES = 256
 """Up to this many distinct predictions each one is a level of its own."""
@@ -61,7 +61,7 @@ class Levels:
         return len(self.edges) - 1 if self.values is None else len(self.values)
 
     def grow(self, p: Array) -> Self:
-        """Return the levels needed once `p` has been seen too."""
+        """Return the levels for the predictions so far and `p`."""
         if self.values is None or len(p) == 0:
             return self
         if len(np.unique(p[: 4 * MOST_VALUES])) > MOST_VALUES:  # spares sorting a long continuous column
@@ -94,7 +94,7 @@ class Levels:
         return self.edges[level], self.edges[level + 1]
 
     def describe(self) -> str:
-        """Say the rule in one sentence."""
+        """Return the rule as a sentence."""
         if self.values is not None:
             return f"Each of the {len(self.values)} distinct predictions is a level of its own."
         return (
@@ -111,10 +111,10 @@ def _uniform(count: int) -> tuple[float, ...]:
     return tuple((np.arange(count + 1) / count).tolist())
 
 
-# The issued distributions: which levels a randomised forecast could have issued, row by row.
+# The issued distributions: the levels that a randomised forecast could have issued, row by row.
 
 ISSUED_SLACK = 1e-3
-"""A prediction may differ by this from the mean of its distribution: files write some digits only."""
+"""A prediction may differ by this from the mean of its distribution: files round numbers."""
 
 
 @dataclass(frozen=True)
@@ -127,8 +127,10 @@ class Pseudo:
     @classmethod
     def two(cls, p: Array, low: Array, high: Array, weight: Array) -> Self:
         """Return distributions on two levels: `high` with probability `weight`, else `low`."""
-        found = cls(np.stack([low, high], axis=1), np.stack([1.0 - weight, weight], axis=1))
-        return found.agreeing(p, " (1 − weight)·low + weight·high; other distributions go in whole: issued=(levels, P)")
+        distributions = cls(np.stack([low, high], axis=1), np.stack([1.0 - weight, weight], axis=1))
+        return distributions.agreeing(
+            p, " (1 − weight)·low + weight·high; other distributions go in whole: issued=(levels, P)"
+        )
 
     def agreeing(self, p: Array, hint: str = "") -> Self:
         """Return the distributions. Raises ValueError where a prediction is neither their mean nor one of their levels.
@@ -158,7 +160,7 @@ NARROW = 0.25
 class Histogram:
     """Σα, Σαp and Σαy in bins of equal width in arcsin √p, and the summed log loss: additive.
 
-    `impossible` counts the rows whose outcome had been given probability 0.
+    `impossible` is the number of rows whose outcome had predicted probability 0.
     """
 
     def __init__(self) -> None:
@@ -178,7 +180,7 @@ class Histogram:
         self.impossible += other.impossible
 
     def auc(self) -> tuple[float | None, float]:
-        """Return the area under the ROC curve and how far ties within a bin can have moved it."""
+        """Return the area under the ROC curve and the largest error due to ties within a bin."""
         mass, _, ones = self.bins.T
         return area(mass - ones, ones)
 
@@ -190,7 +192,7 @@ class Histogram:
     def density(self, bins: int) -> tuple[Array, Array]:
         """Return edges of equal-width bins and Σα in each, every fine bin counted where its mean prediction lies.
 
-        The bins cover [0, 1], or only the predictions' own range where that is narrow: else rare events fill one bin.
+        The bins cover [0, 1], or the range of the predictions if it is narrow, as with rare events.
         """
         used = self.bins[self.bins[:, 0] > 0]
         mean = used[:, 1] / used[:, 0]
@@ -250,7 +252,7 @@ def smooth_error(p: Array, residual: Array) -> float:
 MOST_BINS = 48
 """Stretches of time drawn at most."""
 KEPT_BINS = 4096
-"""Stretches kept at most: fine enough to say on which day something began within ten years."""
+"""Stretches kept at most: enough to resolve single days within ten years."""
 COARSE = 10
 FINEST = -20
 DAY = 86_400.0
@@ -378,7 +380,7 @@ class Timeline:
         return stamp.strftime("%Y-%m-%d") if whole_days else stamp.strftime("%Y-%m-%d %H:%M")
 
 
-# Bins: which values of a number are examined together.
+# Bins: which values of a number are pooled.
 
 
 class Bins(NamedTuple):
@@ -396,7 +398,7 @@ class Range(NamedTuple):
     name: str
     where: slice
     eighth: bool
-    """Whether it is one bin, or bins without rows beside it: together these make the number's curve."""
+    """Whether it is one bin, apart from adjacent empty ones: these ranges together make the number's curve."""
 
 
 def ranges_of(bins: Bins, mass: Array) -> list[Range]:
@@ -413,16 +415,16 @@ def ranges_of(bins: Bins, mass: Array) -> list[Range]:
     ['age < 40', 'age ≥ 40', '40 ≤ age < 60', 'age ≥ 60', 'age missing']
     """
     used = [k for k in range(BINS - 1) if mass[k] > 0]
-    found: dict[tuple[int, ...], Range] = {}
+    ranges: dict[tuple[int, ...], Range] = {}
     for width in (4, 2, 1):
         for start in range(0, BINS - 1, width):
             inside = tuple(k for k in used if start <= k < start + width)
             if inside and len(inside) < len(used):
                 single = len(inside) == 1
-                found.setdefault(inside, _range(bins, used, inside, single))
+                ranges.setdefault(inside, _range(bins, used, inside, single))
     missing = bins.where.stop - 1
     last = [Range(bins.name, f"{bins.name} missing", slice(missing, missing + 1), False)] if mass[-1] > 0 else []
-    return [*found.values(), *last]
+    return [*ranges.values(), *last]
 
 
 def _range(bins: Bins, used: list[int], inside: tuple[int, ...], single: bool) -> Range:
@@ -434,7 +436,7 @@ def _range(bins: Bins, used: list[int], inside: tuple[int, ...], single: bool) -
 
 
 def range_name(name: str, low: float | None, high: float | None) -> str:
-    """Say which values lie in [low, high); None is no end.
+    """Return the range [low, high) of a column in words; None for an open end.
 
     Examples
     --------

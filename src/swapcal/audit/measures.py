@@ -1,4 +1,4 @@
-"""Every error by name, and the design of the data that decides how chance moves it."""
+"""Every error by name, and the design of the data, which determines its null distribution."""
 
 from collections.abc import Callable, Mapping
 from functools import reduce
@@ -17,7 +17,7 @@ from swapcal.audit.verdict import Form, Witness
 from swapcal.kernels import tally as kernel
 from swapcal.kernels.tally import fill_cdfs, shape
 
-# Design: everything about the data except the outcomes, and the residuals that outcomes give on it.
+# Design: everything about the data except the outcomes; and residuals of outcomes on it.
 
 FEW_EVENTS = 10.0
 """Up to this variance of the number of events, the number is drawn exactly; beyond, by an expansion."""
@@ -29,8 +29,8 @@ REACH = 8.0
 class Cells(NamedTuple):
     """Sums distributed like jump·(Bin(tosses, chance) − tosses·chance), one per cell; all arrays of one shape.
 
-    A sum of few Bernoulli variables is nothing like a Gaussian of the same variance in its tails, and the largest
-    of thousands of sums lives there.
+    The tails of a sum of few Bernoulli variables differ much from those of a Gaussian of the same variance, and the
+    largest of thousands of sums lies in the tails.
     """
 
     tosses: Array
@@ -116,8 +116,9 @@ class Residuals(NamedTuple):
 class FixedDesign(NamedTuple):
     """Masses, mean predictions and covariances per level, and the distribution of every group's residual sum.
 
-    No outcome enters, except the spread of fractional ones: `H` and `group_variance` are those of coins with the
-    predicted chances, and `spread` (L,) says how much less the outcomes of a level vary (1 if all are 0 or 1).
+    Outcomes enter only by the spread of fractional ones: `H` and `group_variance` are those of coins with the
+    predicted chances, and `spread` (L,) is the variance of the outcomes of a level relative to coins (1 if all are 0
+    or 1).
     `columns` gives, for every group column, its name, its categories and their slice of K; `numbers` the same of the
     bins that follow, and `ranges` the joins of bins that are examined as groups.
     """
@@ -146,7 +147,7 @@ class FixedDesign(NamedTuple):
         return slice(0, self.numbers[0].where.start) if self.numbers else slice(None)
 
     def examined(self, values: Array, axis: int = -1) -> Array:
-        """Return values of groups and bins as values of groups and ranges: what lies in a range is added."""
+        """Return values of groups and bins as values of groups and ranges: the bins of a range are added."""
         if not self.numbers:
             return values
         values = np.moveaxis(values, axis, -1)
@@ -165,10 +166,10 @@ class FixedDesign(NamedTuple):
     @property
     def group_names(self) -> list[str]:
         """Names of all groups, column by column."""
-        return [f"{name} = {category}" for name, found, _ in self.columns for category in found]
+        return [f"{name} = {category}" for name, categories, _ in self.columns for category in categories]
 
     def without_groups(self) -> "FixedDesign":
-        """Return the design for measures that look at contexts only: cheaper to simulate."""
+        """Return the design for measures that use contexts only: cheaper to simulate."""
         none = slice(0, 0)
         bare = self._replace(columns=(), numbers=(), ranges=())
         return bare._replace(group_variance=self.group_variance[:, none], groups=self.groups.narrow(none))
@@ -180,10 +181,10 @@ def observe(tally: Tally, cuts: Mapping[str, tuple[float, ...]] | None = None) -
     `cuts` are the edges of every number's bins, by name.
     """
     columns, tables, start = [], [np.zeros((len(tally.levels), 0, kernel.SCALARS))], 0
-    for name, found, table in tally.columns():
-        columns.append((name, found, slice(start, start + len(found))))
+    for name, categories, table in tally.columns():
+        columns.append((name, categories, slice(start, start + len(categories))))
         tables.append(table)
-        start += len(found)
+        start += len(categories)
     numbers = []
     for j, (name, found_cuts) in enumerate((cuts or {}).items()):
         numbers.append(Bins(name, found_cuts, slice(start, start + kernel.BINS)))
@@ -222,10 +223,10 @@ CLASSES: dict[str, str] = {
     "groups": "groups",
     "constant": "constant",
 }
-"""How each class is written in the theorems."""
+"""Symbol of each class in the theorems."""
 
 RULES: dict[str, errors.AffineRules] = {"affine": "restricted", "rules": "all"}
-"""Which affine rules the two classes of omniprediction hold, as `errors.somni` calls them."""
+"""Affine rules of the two classes of omniprediction, as `errors.somni` names them."""
 
 CLASS_MEANINGS: dict[str, str] = {
     "F_1^lin": "Linear functions of the features, between −1 and 1.",
@@ -234,7 +235,7 @@ CLASS_MEANINGS: dict[str, str] = {
     "F_[0,1]^aff": "All affine rules on the features with values in [0, 1], constants included.",
     "constant": "One function: 1 for every row.",
 }
-"""What each class is, for readers who have not met the theorems."""
+"""Each class in words."""
 
 Measure = Callable[[FixedDesign, Residuals], Any]
 """The error of every draw, (B,)."""
@@ -252,18 +253,18 @@ class Quantity(NamedTuple):
 
 
 def _accusation(against: str, cheap: bool, measure: Measure, q: int, *, swap: bool) -> Quantity:
-    """Return SMCal_q if every level is accused by a function of its own, else MCal_q."""
+    """Return SMCal_q, with a function for each level, if `swap`; else MCal_q, with one function for all levels."""
     gaps = {1: "sum of absolute gaps", 2: "sum of squared gaps, weighted by rows"}[q]
     if swap:
-        meaning = f"Each level of prediction accused by its own worst function: {gaps}."
+        meaning = f"Error of each level of prediction against its own worst function: {gaps}."
         return Quantity(measure, cheap, f"SMCal_{q}", CLASSES[against], meaning, "definition of swap multicalibration")
-    meaning = f"All levels accused by one worst function: {gaps}."
+    meaning = f"Error of all levels against one worst function: {gaps}."
     return Quantity(measure, cheap, f"MCal_{q}", CLASSES[against], meaning, "definition of multicalibration")
 
 
-def _plain(q: int) -> Quantity:
+def _calibration(q: int) -> Quantity:
     gaps = {1: "sum of absolute gaps", 2: "sum of squared gaps, weighted by rows"}[q]
-    meaning = f"Plain calibration, blind to features and groups: {gaps}."
+    meaning = f"Calibration error, without features and groups: {gaps}."
     return Quantity(
         lambda s, r: errors.cal(s.n, r.A, q), True, f"Cal_{q}", "constant", meaning, "definition of calibration"
     )
@@ -318,8 +319,8 @@ QUANTITIES: dict[tuple[str, int, str], Quantity] = {
     **{("somni", 1, against): _omniprediction(against) for against in get_args(Rules)},
     **_pooled(2),
     **_pooled(1),
-    ("cal", 2, "constant"): _plain(2),
-    ("cal", 1, "constant"): _plain(1),
+    ("cal", 2, "constant"): _calibration(2),
+    ("cal", 1, "constant"): _calibration(1),
 }
 
 
@@ -342,8 +343,8 @@ def mcal(tally: Tally, q: int, against: str) -> float | tuple[float, float]:
     scale = 1.0 if against == "affine" else _radius(against) ** q
     if q == 2:
         return scale * float((errors.mcal2_affine(n, A, g) if against == "affine" else errors.mcal2_linear(n, g))[0])
-    found = errors.mcal1_affine(n, A, g) if against == "affine" else errors.mcal1_linear(n, g)
-    return scale * found.lower, scale * found.upper
+    ends = errors.mcal1_affine(n, A, g) if against == "affine" else errors.mcal1_linear(n, g)
+    return scale * ends.lower, scale * ends.upper
 
 
 def sreg(tally: Tally) -> float:
@@ -414,7 +415,7 @@ def _worst_theta(tally: Tally, quantity: str, q: int, against: str) -> Array:
 
 
 def _level_sums(tally: Tally, form: str, theta: Array | None, names: tuple[str, ...] | None) -> Array:
-    """Σ of what the witness's rows carry, per level, from the statistics."""
+    """Return the witness's sum over rows, per level, from the statistics."""
     if names is not None:
         every, S = _group_residuals(tally)
         place = {name: k for k, name in enumerate(every)}

@@ -22,10 +22,10 @@ POWER = 0.8
 
 
 class Noise(NamedTuple):
-    """An observed value beside its distribution under "the predictions are the truth".
+    """An observed value with its distribution under "the predictions are the truth".
 
-    `detectable` is the smallest true value that a 5 % test on data like these would flag with probability
-    80 %: the 95 % quantile plus 0.84 standard deviations of the null.
+    `detectable` is the smallest true value that a 5 % test on data like these detects with probability 80 %: the 95 %
+    quantile plus 0.84 standard deviations of the null.
     """
 
     value: float
@@ -84,13 +84,13 @@ def flipped_clusters(
     """Return each measure's value on every draw of the clusters' signs, at most `draws` of them."""
     every = signed(design, tally)
     size = max(1, CHUNK_ENTRIES // max(1, every.g[0].size + every.S[0].size))
-    found: dict[str, list[Array]] = {name: [] for name in measures}
+    drawn: dict[str, list[Array]] = {name: [] for name in measures}
     for start in range(0, min(draws, len(every.g)), size):
         part = slice(start, min(start + size, draws))
         some = Residuals(np.ascontiguousarray(every.g[part]), np.ascontiguousarray(every.S[part]))
         for name, measure in measures.items():
-            found[name].append(measure(design, some))
-    return {name: np.concatenate(parts) for name, parts in found.items()}
+            drawn[name].append(measure(design, some))
+    return {name: np.concatenate(parts) for name, parts in drawn.items()}
 
 
 def simulate(
@@ -102,19 +102,19 @@ def simulate(
     y* − p = ±(y − p). Without, residual sums are drawn: binomial for every group of the column with most groups,
     which also gives each level's total; given that, Gaussian with covariance H_v for the contexts, and binomial,
     shifted to the total, for the groups of other columns. Columns are in truth at least as dependent as that, which
-    makes the simulated maxima if anything too large and the test careful.
+    makes the simulated maxima if anything too large and the test conservative.
     """
-    found: dict[str, list[Array]] = {name: [] for name in measures}
+    drawn: dict[str, list[Array]] = {name: [] for name in measures}
     rng = np.random.default_rng(seed)
     source = _summed(design, draws, rng) if rows is None else _redrawn(design, draws, rng, rows, levels)
     for residuals in source:
         for name, measure in measures.items():
-            found[name].append(measure(design, residuals))
-    return {name: np.concatenate(parts) for name, parts in found.items()}
+            drawn[name].append(measure(design, residuals))
+    return {name: np.concatenate(parts) for name, parts in drawn.items()}
 
 
 def describe(design: FixedDesign, by_row: bool, draws: int = 0) -> str:
-    """Say how the null is simulated; `draws` are those of the signs of clusters, if there are any."""
+    """Return how the null is simulated, in words; `draws` is the number of draws of the signs of clusters."""
     if draws:
         return f"signs of whole clusters flipped, {draws} times"
     coins = "outcomes redrawn row by row" if by_row else "residual sums redrawn, binomial for groups, else Gaussian"
@@ -160,10 +160,10 @@ def _given_total(design: FixedDesign) -> tuple[Array, Array]:
 
 
 def _liveliness(whole: Cells, total: Array) -> Array:
-    """Return by how much contexts can vary given a level's total (B, L), in units of how much they do on average.
+    """Return the variance of contexts given a level's total (B, L), relative to its average.
 
-    Which k of m rows had the event is all that is left open: a variance of k(m − k)/(m − 1), 0 if none or all had.
-    One row has nothing open, and many rows that weigh like one have more than their total tells.
+    Given the total, only which k of m rows had the event is random: a variance of k(m − k)/(m − 1), 0 for k = 0 or m.
+    For one row it is 0; many rows that together weigh like one have more than their total determines.
     """
     m, p = whole.tosses, whole.chance
     usual = (m - 1.0) * p * (1.0 - p)
@@ -176,7 +176,7 @@ def _liveliness(whole: Cells, total: Array) -> Array:
 def _share_total(design: FixedDesign, S: Array, rng: np.random.Generator) -> Array:
     """Return each level's total (B, L) by the column with most parts; shift the others' sums to it, in place.
 
-    Where a query suppressed cells, a column's parts lack some of a level's variance: what they lack is drawn beside.
+    Where a query suppressed cells, a column's parts lack some of a level's variance, which is drawn separately.
     """
     finest = max(design.parts, key=lambda where: where.stop - where.start)
     level = 4.0 * design.spread * design.H[:, 0, 0]
@@ -232,7 +232,7 @@ def _flipped(design: FixedDesign, rows: KeptRows, level: Index) -> Array:
     """Return the residual α(y − p) of rows whose sign is to be flipped, not a number for coins.
 
     Where a level's squared residuals add up to more than outcomes with mean p allow, they are scaled down to that.
-    Certain predictions leave nothing open: they stay coins.
+    Predictions of exactly 0 or 1 have no variance: they stay coins.
     """
     residual = rows.weights * (rows.y - rows.p)
     observed = np.bincount(level, weights=rows.copies * residual**2, minlength=len(design.n))
@@ -246,8 +246,8 @@ def _members(design: FixedDesign, rows: KeptRows, level: Index) -> csr_matrix:
     """Sparse (L·K, rows) indicator of level and group or bin."""
     total = design.group_variance.shape[1]
     places, who = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    for name, found, where in design.columns:
-        code = category_codes(found, rows.labels[name])
+    for name, categories, where in design.columns:
+        code = category_codes(categories, rows.labels[name])
         places.append(level.astype(np.int64) * total + where.start + code)
         who.append(np.arange(len(level)))
     for j, bins in enumerate(design.numbers):

@@ -26,7 +26,7 @@ NORM_SLACK = 1e-9
 
 
 LEAST_WEIGHT, MOST_WEIGHT = 1e-50, 1e50
-"""Intervals square sums of squared weights: beyond these no sum of them stays a number."""
+"""Intervals square sums of squared weights: beyond these limits the sums overflow or vanish."""
 
 
 RAW = "raw features go through Audit.from_features"
@@ -117,7 +117,7 @@ def vector(name: str, values: Any, rows: int | None = None) -> Array:
 
 
 def probabilities(name: str, values: Any, rows: int | None = None, *, predicted: bool = False) -> Array:
-    """Return values as a vector in [0, 1]; a message about predictions adds what they seem to be."""
+    """Return values as a vector in [0, 1]. Raises ValueError, with a guess for predictions such as logits."""
     array = vector(name, values, rows)
     if len(array) and (array.min() < 0 or array.max() > 1):
         bad = np.flatnonzero((array < 0) | (array > 1))
@@ -169,24 +169,24 @@ def memberships(groups: Any, rows: int) -> dict[str, Categories]:
         return {}
     if is_table(groups):
         table = Table(groups)
-        found = {name: table.categories(name) for name in table.columns}
+        columns = {name: table.categories(name) for name in table.columns}
     else:
-        found = {"group": categories(groups)}
-    for name, column in found.items():
+        columns = {"group": categories(groups)}
+    for name, column in columns.items():
         if len(column.codes) != rows:
             raise ValueError(f"groups[{name!r}]: given {len(column.codes)} rows, expected {rows} like p")
-    return found
+    return columns
 
 
 def times(values: Any, rows: int) -> tuple[Array | None, bool]:
     """Return times as numbers (dates as seconds since 1970) and whether they were dates."""
     if values is None:
         return None, False
-    found = as_times("time", values)
-    lost = np.flatnonzero(np.isnan(found))
+    moments = as_times("time", values)
+    lost = np.flatnonzero(np.isnan(moments))
     if lost.size:
         raise ValueError(f"time: given a missing value in row {lost[0] + 1}, expected known times")
-    return vector("time", found, rows), bool(are_dates("time", values))
+    return vector("time", moments, rows), bool(are_dates("time", values))
 
 
 def _pseudo(p: Array, low: Any, high: Any, weight: Any, issued: Any) -> Pseudo | None:
@@ -278,14 +278,14 @@ def bases(column: str, columns: Collection[str]) -> set[str]:
 
 def intersect(batch: AuditRows, pairs: Sequence[Pair]) -> AuditRows:
     """Return rows with the intersections of some of their group columns."""
-    found = {pair.name: _product(batch.groups[pair.first], batch.groups[pair.second]) for pair in pairs}
-    return replace(batch, groups={**batch.groups, **found}) if found else batch
+    crossed = {pair.name: _product(batch.groups[pair.first], batch.groups[pair.second]) for pair in pairs}
+    return replace(batch, groups={**batch.groups, **crossed}) if crossed else batch
 
 
 def searched(batch: AuditRows, numbers: Mapping[str, Array], seed: int) -> tuple[AuditRows, Regions]:
     """Return rows with the regions that half of them propose as groups of the other half, and the regions.
 
-    Where rows belong together, half of the clusters propose, and their rows are tested in no piece.
+    With clusters, half of the clusters propose, and their rows are never tested.
     """
     columns = _searchable(batch, numbers)
     chosen = proposing(len(batch), seed) if batch.clusters is None else proposing_clusters(batch.clusters)
@@ -304,8 +304,8 @@ def in_regions(
     """Return rows with the regions as groups; those of clusters that propose are in none."""
     if tested is None and batch.clusters is not None:
         tested = ~proposing_clusters(batch.clusters)
-    found = regions.groups(_searchable(batch, numbers), len(batch), tested)
-    return replace(batch, groups={**batch.groups, **found})
+    groups = regions.groups(_searchable(batch, numbers), len(batch), tested)
+    return replace(batch, groups={**batch.groups, **groups})
 
 
 def _searchable(batch: AuditRows, numbers: Mapping[str, Array]) -> dict[str, Array | Categories]:
@@ -321,7 +321,7 @@ def _product(first: Categories, second: Categories) -> Categories:
 
 
 def halves(category: str, first: Collection[str], second: Collection[str]) -> tuple[str, str] | None:
-    """Return the two categories whose intersection has this name; None if there are none.
+    """Return the two categories whose intersection has this name; None if the name is not an intersection.
 
     Examples
     --------
@@ -330,9 +330,9 @@ def halves(category: str, first: Collection[str], second: Collection[str]) -> tu
     """
     parts = category.split(SIGN)
     for k in range(1, len(parts)):
-        found = SIGN.join(parts[:k]), SIGN.join(parts[k:])
-        if found[0] in first and found[1] in second:
-            return found
+        pair = SIGN.join(parts[:k]), SIGN.join(parts[k:])
+        if pair[0] in first and pair[1] in second:
+            return pair
     return None
 
 
@@ -345,7 +345,7 @@ CHUNK = 8192
 
 
 class Coordinate(NamedTuple):
-    """What one coordinate of a context means: x = factor · (raw − centre), or factor · 1[category]."""
+    """Meaning of one coordinate of a context: x = factor · (raw − centre), or factor · 1[category]."""
 
     name: str
     factor: float
@@ -361,8 +361,8 @@ class Encoder:
     standard score clipped to ±3 (0 if missing, and then a second coordinate is s), a category becomes s in
     its own coordinate. Audits can be merged if they share the encoder.
 
-    `cuts` are the values that cut the rows of every number into eight parts, as equal as ties allow, by name; outcomes
-    have no part in them. Encoders saved by earlier versions have none.
+    `cuts` are the values that cut the rows of every number into eight parts, as equal as ties allow, by name; they do
+    not depend on outcomes. Encoders saved by earlier versions have none.
     """
 
     columns: tuple[Number | Category, ...]
@@ -456,17 +456,17 @@ class Encoder:
 
     def bins(self, table: Table) -> Bytes:
         """Return in which of its bins each number lies, (rows, numbers)."""
-        found = np.empty((len(self.cuts), len(table)), np.uint8)
+        places = np.empty((len(self.cuts), len(table)), np.uint8)
         for j, (name, cuts) in enumerate(self.cuts.items()):
-            fill_bins(table.numbers(name), np.array(cuts), found[j])
-        return np.ascontiguousarray(found.T)
+            fill_bins(table.numbers(name), np.array(cuts), places[j])
+        return np.ascontiguousarray(places.T)
 
     def categorical(self) -> list[str]:
         """Names of the columns that hold categories."""
         return [str(column.name) for column in self.columns if isinstance(column, Category)]
 
 
-# Columns: which columns of a table hold what, and how they become a batch.
+# Columns: the roles of a table's columns, and how they become a batch.
 
 
 @dataclass(frozen=True)
@@ -486,15 +486,15 @@ class AuditColumns(JudgedColumns):
         scales: Scales | None = None
         for table in tables:
             self.check(table)
-            found = Scales.of(table, self.features)
+            own = Scales.of(table, self.features)
             if scales is None:
-                scales = found
+                scales = own
             else:
-                scales.merge(found)
+                scales.merge(own)
         return None if scales is None else Encoder.of(scales)
 
     def check(self, table: Table) -> None:
-        """Refuse a table without the columns, and columns with two roles."""
+        """Raise ValueError if the table lacks a column, or a column has two roles."""
         table.require(self.columns)
         self.check_roles()
 

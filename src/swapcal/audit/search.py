@@ -10,13 +10,13 @@ from swapcal.arrays import Array, Flags, Keys, Places
 from swapcal.tables.values import Categories
 
 # The proposing rows grow trees on the residuals: from each of the best first splits, branches of up to three conditions
-# are followed, the best at every depth. A region is a branch. It is then tested on rows that took no part: given the
+# are followed, the best at every depth. A region is a branch. It is then tested on the other rows: given the
 # proposing rows, the region is fixed, so under "the predictions are right" its residual sum is distributed as any
 # group's, and it enters the same simultaneous test.
 
 SEARCHED = "searched region"
 ELSEWHERE = "elsewhere, or proposing"
-"""Group columns of the regions, and their other category, which is not tested."""
+"""Name of the regions' group columns, and of their other category, which is not tested."""
 
 METHODS = ("trees",)
 DEPTH, BEAM, MOST_REGIONS = 3, 40, 6
@@ -26,9 +26,9 @@ CUTS = 7
 MOST_CATEGORIES, FEWEST_ROWS = 30, 20
 MOST_PROPOSING = 50_000
 LEAST_EVENTS = 20.0
-"""Σp(1 − p) of a region among the proposing rows, so that there is enough of it among the others."""
+"""Least Σp(1 − p) of a region among the proposing rows, so that the other rows have enough to test it."""
 PRICE = 0.3
-"""Standard errors that each further condition must bring: of two regions about as good the simpler is reported."""
+"""Standard errors that each further condition must add: of two similar regions the simpler is reported."""
 MOST_ALIKE = 0.5
 """Part of two regions' rows, of those in either, up to which both are tested."""
 
@@ -41,26 +41,26 @@ class Condition(NamedTuple):
     value: Any
 
     def holds(self, columns: Mapping[str, "Array | Categories"]) -> Flags:
-        """Tell for each row whether it holds."""
-        found = columns[self.column]
-        if isinstance(found, Categories):
-            codes = [code for code, name in enumerate(found.names) if name == self.value]
-            return np.isin(found.codes, codes)
+        """Return for each row whether the condition holds."""
+        column = columns[self.column]
+        if isinstance(column, Categories):
+            codes = [code for code, name in enumerate(column.names) if name == self.value]
+            return np.isin(column.codes, codes)
         if self.kind == "missing":
-            return np.isnan(found)
-        return np.asarray(found >= self.value if self.kind == "≥" else found < self.value)
+            return np.isnan(column)
+        return np.asarray(column >= self.value if self.kind == "≥" else column < self.value)
 
 
 @dataclass(frozen=True)
 class Regions:
-    """Regions as conjunctions of conditions, which rows that come later can be tested on too."""
+    """Regions as conjunctions of conditions, which also apply to rows added later."""
 
-    found: tuple[tuple[Condition, ...], ...]
+    rules: tuple[tuple[Condition, ...], ...]
 
     @property
     def columns(self) -> list[str]:
         """Names of the regions' group columns."""
-        return [f"{SEARCHED} {k}" for k in range(1, len(self.found) + 1)]
+        return [f"{SEARCHED} {k}" for k in range(1, len(self.rules) + 1)]
 
     def groups(
         self, columns: Mapping[str, "Array | Categories"], rows: int, tested: Flags | None = None
@@ -68,14 +68,14 @@ class Regions:
         """Return one group column a region; rows that are not `tested` (all by default) are elsewhere."""
         inside = np.ones(rows, bool) if tested is None else tested
         made = {}
-        for name, region in zip(self.columns, self.found, strict=True):
+        for name, region in zip(self.columns, self.rules, strict=True):
             member = inside & np.all([condition.holds(columns) for condition in region], axis=0)
             made[name] = Categories(np.where(member, 0, 1).astype(np.int32), [words(region), ELSEWHERE])
         return made
 
 
 def words(region: Sequence[Condition]) -> str:
-    """Say which rows a region holds.
+    """Return the conditions of a region in words.
 
     Examples
     --------
@@ -98,17 +98,17 @@ def words(region: Sequence[Condition]) -> str:
 
 
 def is_region(name: str) -> bool:
-    """Tell whether a group or a group column is that of a region."""
+    """Return whether a group or a group column is that of a region."""
     return name.startswith(f"{SEARCHED} ")
 
 
 def is_elsewhere(name: str) -> bool:
-    """Tell whether a group is what a region leaves out."""
+    """Return whether a group is the complement of a region."""
     return is_region(name) and name.endswith(f" = {ELSEWHERE}")
 
 
 def checked_search(search: str | None) -> str | None:
-    """Return the way to search, if it is known.
+    """Return `search` unchanged. Raises ValueError if it is not "trees" or None.
 
     Examples
     --------
@@ -122,7 +122,7 @@ def checked_search(search: str | None) -> str | None:
 
 
 def proposing(rows: int, seed: int) -> Flags:
-    """Return which rows propose: half of them at random, at most `MOST_PROPOSING`; outcomes have no part in it."""
+    """Return which rows propose: half of them at random, at most `MOST_PROPOSING`, whatever their outcomes."""
     chosen = np.zeros(rows, bool)
     count = min(rows // 2, MOST_PROPOSING)
     chosen[np.random.default_rng([seed, rows]).permutation(rows)[:count]] = True
@@ -130,7 +130,7 @@ def proposing(rows: int, seed: int) -> Flags:
 
 
 def proposing_clusters(clusters: Keys) -> Flags:
-    """Return which rows propose where rows belong together: those of half of the clusters, the same in every piece."""
+    """Return which rows propose if there are clusters: those of half of the clusters, the same in every batch."""
     return np.asarray((clusters * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(63) == 1)
 
 
@@ -157,18 +157,18 @@ def propose(columns: Mapping[str, "Array | Categories"], p: Array, y: Array, wei
 
 
 def _splits(columns: Mapping[str, "Array | Categories"]) -> list[Condition]:
-    found: list[Condition] = []
+    conditions: list[Condition] = []
     for name, column in columns.items():
         if isinstance(column, Categories):
             rows = np.bincount(column.codes, minlength=len(column.names))
             frequent = np.argsort(-rows, kind="stable")[:MOST_CATEGORIES]
-            found += [Condition(name, "=", column.names[k]) for k in frequent if rows[k] >= FEWEST_ROWS]
+            conditions += [Condition(name, "=", column.names[k]) for k in frequent if rows[k] >= FEWEST_ROWS]
             continue
         known = column[~np.isnan(column)]
         cuts = np.unique(np.quantile(known, np.arange(1, CUTS + 1) / (CUTS + 1))) if len(known) else np.zeros(0)
-        found += [Condition(name, kind, float(cut)) for cut in cuts for kind in ("≥", "<") if known.min() < cut]
-        found += [Condition(name, "missing", None)] if len(column) - len(known) >= FEWEST_ROWS else []
-    return found
+        conditions += [Condition(name, kind, float(cut)) for cut in cuts for kind in ("≥", "<") if known.min() < cut]
+        conditions += [Condition(name, "missing", None)] if len(column) - len(known) >= FEWEST_ROWS else []
+    return conditions
 
 
 def _grown(

@@ -1,4 +1,4 @@
-"""An audit where rows may not move: queries whose answers are sums, and the sums of such an answer."""
+"""Audits by SQL, for rows that may not leave a database: queries for sums, and the sums of their answers."""
 
 import hashlib
 import json
@@ -57,16 +57,16 @@ USABLE = {
     "weights": f"w >= {LEAST_WEIGHT!r} AND w <= {MOST_WEIGHT!r}",
     "features": "infinite = 0",
 }
-"""What must hold of a row with an outcome, by what is wrong if it does not; NULL and NaN are wrong.
+"""Conditions on a row with an outcome, by the name of what is wrong otherwise; NULL and NaN are wrong.
 
-All but the last, which costs a pass over all features, also select rows: an answer with rows to refuse is not used.
+All but the last, which costs a pass over all features, also select rows: an answer with invalid rows is not used.
 """
 
 COUNTS = ("rows", "unlabelled", *USABLE, "distinct")
 """Counts of rows, and of distinct predictions up to one more than have levels of their own."""
 
 LARGEST = "1e308"
-"""Numbers beyond this count as infinite. Comparing with it also tells NaN from numbers, in every dialect."""
+"""Numbers beyond this count as infinite. Comparing with it also detects NaN in every dialect."""
 
 RANKS = tuple(8 * k + side for k in range(1, kernel.CUTS + 1) for side in (-1, 1))
 """Between which 64ths of the rows each cut lies, as in `Quantiles.cuts`."""
@@ -92,16 +92,16 @@ PICKED = {
 """Quantiles as every dialect has them: BigQuery's and Spark's are approximate."""
 
 SOURCE = "swapcal_source"
-"""Stands for the table until the query is written."""
+"""Placeholder of the table in the query."""
 
 
 @dataclass(frozen=True)
 class SqlAudit:
-    """What is audited where: a dialect, a table, its columns and the smallest cell that may leave.
+    """An audit by SQL: the dialect, the table, its columns and the smallest cell that the answer may contain.
 
     Parameters
     ----------
-    columns : features are numbers, groups anything that the database can write as text
+    columns : features are numbers, groups any columns that the database can convert to text
     positive : value of the target, as text, that counts as 1; None for a target of numbers
     levels : number of equal intervals of predictions; by default the rule of `Audit`
     min_cell : cells of fewer rows are left out of the answer
@@ -281,14 +281,14 @@ class SqlAudit:
         tree = sqlglot.parse_one(text, read="duckdb")
         stand_ins = {SOURCE: self._table()} | {f"quantiles{j}": j for j in range(len(self.columns.features))}
         for node in list(tree.find_all(exp.Table)):
-            found = stand_ins.get(node.name)
-            if isinstance(found, int):
-                node.replace(self._quantiles(found).subquery("r"))
-            elif found is not None:
-                node.replace(found.copy())
+            stand_in = stand_ins.get(node.name)
+            if isinstance(stand_in, int):
+                node.replace(self._quantiles(stand_in).subquery("r"))
+            elif stand_in is not None:
+                node.replace(stand_in.copy())
         for node in tree.find_all(exp.CTE):
             if self.dialect in ("duckdb", "postgres") and node.alias != "few":
-                node.set("materialized", False)  # else both would write down the wide rows, which are read twice
+                node.set("materialized", False)  # otherwise both would materialise the wide rows, which are read twice
         written: str = tree.sql(dialect=self.dialect, pretty=True)
         again = sqlglot.parse(written, read=self.dialect)
         if len(again) != 1 or _words(again[0]) != _words(tree):
@@ -342,7 +342,7 @@ def _sqlglot() -> tuple[Any, Any]:
 
 
 def _words(tree: Any) -> tuple[list[str], list[str]]:
-    """Return the texts and quoted names in a query: what a name in disguise would change."""
+    """Return the texts and quoted names in a query: an injected name would change them."""
     _, exp = _sqlglot()
     texts = [node.name for node in tree.find_all(exp.Literal) if node.is_string]
     names = [node.name for node in tree.find_all(exp.Identifier) if node.quoted]
@@ -416,13 +416,13 @@ def read_scales(answer: Any, features: Sequence[str]) -> Encoder:
     table = Table(answer)
     wanted = ("name", "n", "centre", "spread", "infinite", *(f"q{rank}" for rank in RANKS))
     _require(table, wanted, "scales", "the answer of the first query, which --sql prints for --features")
-    found = _texts(table, "name")
-    if sorted(found) != sorted(features):
-        raise ValueError(f"scales: given features {found}, expected {list(features)}")
+    names = _texts(table, "name")
+    if sorted(names) != sorted(features):
+        raise ValueError(f"scales: given features {names}, expected {list(features)}")
     numbers = {name: table.numbers(name) for name in wanted[1:]}
     columns, cuts = [], {}
     for name in features:
-        n, centre, spread, infinite, *ends = (float(numbers[one][found.index(name)]) for one in wanted[1:])
+        n, centre, spread, infinite, *ends = (float(numbers[one][names.index(name)]) for one in wanted[1:])
         if infinite > 0:
             raise ValueError(f"column {name!r}: given {infinite:,.0f} infinite values, expected finite numbers")
         if n == 0:
@@ -452,7 +452,7 @@ class AnswerPart(NamedTuple):
 
 
 class Answer:
-    """The answer of `SqlAudit.query`, its settings read and its parts found."""
+    """The answer of `SqlAudit.query`: its settings and its parts."""
 
     def __init__(self, answer: Any) -> None:
         table = Table(answer)
@@ -466,14 +466,14 @@ class Answer:
         self.settings = self._settings()
 
     def _settings(self) -> Mapping[str, Any]:
-        found = [self._texts["category"][row] for row in np.flatnonzero(self._parts == "settings")]
-        if len(found) != 1:
-            raise ValueError(f"sums: given {len(found)} rows of settings, expected 1: the answer of one whole query")
+        texts = [self._texts["category"][row] for row in np.flatnonzero(self._parts == "settings")]
+        if len(texts) != 1:
+            raise ValueError(f"sums: given {len(texts)} rows of settings, expected 1: the answer of one whole query")
         try:
-            settings = json.loads(found[0])
+            settings = json.loads(texts[0])
             wrong = settings["format"] != FORMAT
         except (ValueError, TypeError, KeyError):
-            raise ValueError("sums: given settings that cannot be read, expected the answer as it came") from None
+            raise ValueError("sums: given settings that cannot be read, expected the answer unchanged") from None
         if wrong:
             raise ValueError(f"sums: given format {settings['format']!r}, expected {FORMAT}, as this version queries")
         return dict(settings)
@@ -489,12 +489,12 @@ class Answer:
         """Two words that fingerprint the answer, whatever the order of its rows."""
         columns = [*self._texts.values(), *(values.tolist() for values in self._numbers.values())]
         rows = sorted(map(repr, zip(*columns, strict=True)))
-        found = hashlib.blake2b("\n".join(rows).encode(), digest_size=16).digest()
-        return int.from_bytes(found[:8], "little"), int.from_bytes(found[8:], "little")
+        digest = hashlib.blake2b("\n".join(rows).encode(), digest_size=16).digest()
+        return int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little")
 
 
 def sums_of_answer(frame: Any) -> Sums:
-    """Return the sums that an audit of the rows would hold, but for the sample of rows; checked for consistency."""
+    """Return the sums of an audit of the rows, without the sample of rows; checked for consistency."""
     answer = Answer(frame)
     settings = answer.settings
     encoder, reader = _columns(settings)
@@ -535,9 +535,9 @@ def _columns(settings: Mapping[str, Any]) -> tuple[Encoder, AuditColumns]:
         groups, weights = tuple(map(str, settings["groups"])), settings["weights"]
         int(settings["min_cell"]), str(settings["table"]), Levels.declare(settings["levels"])
     except (KeyError, TypeError, ValueError):
-        raise ValueError("sums: given settings that cannot be read, expected the answer as it came") from None
+        raise ValueError("sums: given settings that cannot be read, expected the answer unchanged") from None
     if any(len(cuts) != kernel.CUTS or list(cuts) != sorted(cuts) for cuts in encoder.cuts.values()):
-        raise ValueError("sums: given cuts of a feature that are not seven in order, expected the answer as it came")
+        raise ValueError("sums: given cuts of a feature that are not seven in order, expected the answer unchanged")
     names = tuple(str(one.name) for one in encoder.columns)
     return encoder, AuditColumns(prob, target, names, groups, weights, encoder=encoder)
 
@@ -563,26 +563,26 @@ def _counts(cells: AnswerPart) -> dict[str, float]:
 
 
 def _check_cells(part: str, cells: AnswerPart, settings: Mapping[str, Any]) -> None:
-    """Refuse sums that no rows have: not finite, no weight, means or moments out of their range."""
-    found = {name: cells.numbers[name] for name in SCALARS}
-    n, weight, weight2, weight3 = (found[name] for name in ("n", "weight", "weight2", "weight3"))
+    """Raise ValueError for impossible sums: not finite, no weight, means or moments out of their range."""
+    sums = {name: cells.numbers[name] for name in SCALARS}
+    n, weight, weight2, weight3 = (sums[name] for name in ("n", "weight", "weight2", "weight3"))
     slack = SLACK * weight
     even = settings["weights"] is None
     rules: dict[str, Flags] = {
-        "numbers of rows that no cell has": (n >= max(1, settings["min_cell"])) & (n == np.floor(n)),
-        "weights that no rows have": (weight > 0) & (weight2 > 0) & (weight3 > 0)
+        "an impossible number of rows": (n >= max(1, settings["min_cell"])) & (n == np.floor(n)),
+        "impossible weights": (weight > 0) & (weight2 > 0) & (weight3 > 0)
         & (weight**2 <= n * weight2 * (1 + SLACK)) & (weight2 <= weight**2 * (1 + SLACK))
         & (weight2**2 <= weight * weight3 * (1 + SLACK))
         & ((np.abs(weight - n) <= SLACK * n) if even else True),
-        "predictions out of [0, 1]": (found["predicted"] >= -slack) & (found["predicted"] <= weight + slack),
-        "outcomes out of [0, 1]": (found["observed"] >= -slack) & (found["observed"] <= weight + slack),
+        "predictions out of [0, 1]": (sums["predicted"] >= -slack) & (sums["predicted"] <= weight + slack),
+        "outcomes out of [0, 1]": (sums["observed"] >= -slack) & (sums["observed"] <= weight + slack),
         "residuals that are not outcomes minus predictions": np.abs(
-            found["observed"] - found["predicted"] - found["residual"]
+            sums["observed"] - sums["predicted"] - sums["residual"]
         ) <= slack,
-        "variances out of their range": (found["variance"] >= 0) & (found["variance"] <= weight2 * (0.25 + SLACK))
-        & (found["squared"] >= 0) & (found["squared"] <= weight + slack)
-        & (found["spread"] >= 0) & (found["spread"] <= weight2 * (1 + SLACK)),
-        "a number of fractional outcomes that is none": (found["fractional"] >= 0) & (found["fractional"] <= n),
+        "variances out of their range": (sums["variance"] >= 0) & (sums["variance"] <= weight2 * (0.25 + SLACK))
+        & (sums["squared"] >= 0) & (sums["squared"] <= weight + slack)
+        & (sums["spread"] >= 0) & (sums["spread"] <= weight2 * (1 + SLACK)),
+        "an impossible number of fractional outcomes": (sums["fractional"] >= 0) & (sums["fractional"] <= n),
     }  # fmt: skip
     finite = np.isfinite(cells.scalars).all(axis=1) if len(n) else np.zeros(0, bool)
     for what, holds in {"numbers that are missing or infinite": finite, **rules}.items():
@@ -591,7 +591,7 @@ def _check_cells(part: str, cells: AnswerPart, settings: Mapping[str, Any]) -> N
             place = (
                 f"{part} {cells.name[bad[0]]!r} {cells.category[bad[0]]!r} at level {cells.numbers['level'][bad[0]]:g}"
             )
-            raise ValueError(f"sums: given {what} ({place.strip()}), expected the answer as it came")
+            raise ValueError(f"sums: given {what} ({place.strip()}), expected the answer unchanged")
     keys = set(zip(cells.name, cells.category, cells.numbers["level"].tolist(), strict=True))
     if part != "histogram" and len(keys) < len(n):
         raise ValueError(f"sums: given a {part} twice, expected each once: the answer of one query, not of several")
@@ -609,14 +609,14 @@ def _levels(cells: AnswerPart, declared: int | None, few: bool) -> tuple[Levels,
     else:
         levels = Levels(levels.edges, None)
         if not np.isin(values, np.arange(len(levels))).all():
-            raise ValueError("sums: given intervals of predictions that there are not, expected the answer as it came")
+            raise ValueError("sums: given intervals of predictions that there are not, expected the answer unchanged")
         low, high = (np.array(levels.edges)[values.astype(np.intp) + end] for end in (0, 1))
     if (
         ((mean < low - SLACK) | (mean > high + SLACK)).any()
         or values.min() < 0
         or (few and declared is None and values.max() > 1)
     ):
-        raise ValueError("sums: given predictions outside of their level, expected the answer as it came")
+        raise ValueError("sums: given predictions outside of their level, expected the answer unchanged")
     return levels, _level_of(levels, cells)
 
 
@@ -650,7 +650,7 @@ def _fill_products(tally: Tally, cells: AnswerPart, encoder: Encoder) -> None:
         squares = np.einsum("lii->li", one)
         bounded.append(one**2 <= squares[:, :, None] * squares[:, None, :] * (1 + SLACK) + 1e-300)
     if not all(one.all() for one in bounded):
-        raise ValueError("sums: given products of features that no rows have, expected the answer as it came")
+        raise ValueError("sums: given products of features that no rows have, expected the answer unchanged")
 
 
 def _level_of(levels: Levels, cells: AnswerPart) -> Places:
@@ -696,7 +696,7 @@ DIGITS = [str(code) for code in range(kernel.BINS)]
 
 def _category(text: str) -> str:
     if text[:1] not in ("0", "1") or (text[:1] == "0" and text != "0"):
-        raise ValueError(f"sums: given category {text!r}, expected the answer as it came")
+        raise ValueError(f"sums: given category {text!r}, expected the answer unchanged")
     return MISSING if text == "0" else group_name(text[1:])
 
 
@@ -708,7 +708,7 @@ def _left(tally: Tally, name: str, inside: Array, settings: Mapping[str, Any]) -
     wrong = np.where(unsigned, left < -slack, False) if settings["min_cell"] else np.abs(left) > slack
     if wrong.any() or (rows < 0).any():
         raise ValueError(
-            f"sums of {name!r}: given cells that do not add up to their levels, expected the answer as it came"
+            f"sums of {name!r}: given cells that do not add up to their levels, expected the answer unchanged"
         )
     return np.where((rows > 0)[:, None], np.where(unsigned, np.maximum(left, 0.0), left), 0.0)
 
@@ -720,19 +720,19 @@ def _known(part: str, given: set[str], expected: set[str]) -> None:
 
 def _histogram(tally: Tally, cells: AnswerPart, levels: AnswerPart) -> Histogram:
     """Return the fine histogram, each level at its mean prediction where the answer has no finer places."""
-    found = Histogram()
+    histogram = Histogram()
     fine = np.array([one != "-1" for one in cells.category], dtype=bool)
     if fine.any():
         if not fine.all() or not all(one.isdigit() and int(one) < kernel.SPECTRUM_BINS for one in cells.category):
-            raise ValueError("sums: given places in the histogram that there are not, expected the answer as it came")
+            raise ValueError("sums: given places in the histogram that there are not, expected the answer unchanged")
         columns = [cells.numbers[name] for name in ("weight", "predicted", "observed")]
-        found.bins[[int(one) for one in cells.category]] = np.column_stack(columns)
-        if (np.abs(found.bins.sum(axis=0) - tally.table[:, :3].sum(axis=0)) > SLACK * tally.n.sum()).any():
-            raise ValueError("sums: given a histogram of other rows, expected the answer as it came")
+        histogram.bins[[int(one) for one in cells.category]] = np.column_stack(columns)
+        if (np.abs(histogram.bins.sum(axis=0) - tally.table[:, :3].sum(axis=0)) > SLACK * tally.n.sum()).any():
+            raise ValueError("sums: given a histogram of other rows, expected the answer unchanged")
     else:
         used = tally.n > 0
         mass, predicted, observed = tally.table[used, :3].T
-        kernel.add_spectrum(np.clip(predicted / mass, 0, 1), np.clip(observed / mass, 0, 1), mass, found.bins)
+        kernel.add_spectrum(np.clip(predicted / mass, 0, 1), np.clip(observed / mass, 0, 1), mass, histogram.bins)
     loss, impossible = (levels.numbers[name] for name in LEVEL_SUMS)
     if not (
         np.isfinite(loss).all()
@@ -741,28 +741,28 @@ def _histogram(tally: Tally, cells: AnswerPart, levels: AnswerPart) -> Histogram
         and (impossible <= levels.numbers["n"]).all()
     ):
         raise ValueError(
-            "sums: given log losses or contradicted predictions that no rows have, expected the answer as it came"
+            "sums: given log losses or contradicted predictions that no rows have, expected the answer unchanged"
         )
-    found.log_loss, found.impossible = float(loss.sum()), int(impossible.sum())
-    return found
+    histogram.log_loss, histogram.impossible = float(loss.sum()), int(impossible.sum())
+    return histogram
 
 
 def _limits(settings: Mapping[str, Any], counts: Mapping[str, float], lost: Mapping[str, float]) -> list[str]:
-    """Say what these sums lack."""
-    found = [
-        f"These are sums that a query made of the table {settings['table']!r}; no rows were read. What needs rows is "
-        "left out: intervals of Brier score and log loss, curves along features, likenesses, prices of decisions."
+    """Return the limitations of these sums, as sentences."""
+    sentences = [
+        f"These sums come from a query on the table {settings['table']!r}; no rows were read. Results that need rows "
+        "are left out: intervals of Brier score and log loss, curves along features, likenesses, prices of decisions."
     ]
     if counts["unlabelled"]:
-        found.append(f"{counted(int(counts['unlabelled']), 'row')} without an outcome were left out.")
+        sentences.append(f"{counted(int(counts['unlabelled']), 'row')} without an outcome were left out.")
     if settings["min_cell"]:
         total = counts["rows"] - counts["unlabelled"]
         parts = [f"{rows:,.0f} of column {name!r}" for name, rows in lost.items() if rows and name != "level"]
-        found.append(
+        sentences.append(
             f"The query left out cells of fewer than {settings['min_cell']} rows: {lost['level']:,.0f} of {total:,.0f} "
-            f"rows are in no figure. In the figures of all rows, but in no cell, are {', '.join(parts) or 'none'}."
+            f"rows are not counted at all. Counted in all rows, but in no cell: {', '.join(parts) or 'none'}."
         )
-    return found
+    return sentences
 
 
 def _require(table: Table, names: Sequence[str], what: str, expected: str) -> None:
@@ -773,6 +773,6 @@ def _require(table: Table, names: Sequence[str], what: str, expected: str) -> No
 
 def _texts(table: Table, name: str) -> list[str]:
     """Return a column as texts, missing ones empty."""
-    found = table.categories(name)
-    texts = ["" if value is None else str(value) for value in found.values]
-    return [texts[code] for code in found.codes]
+    column = table.categories(name)
+    texts = ["" if value is None else str(value) for value in column.values]
+    return [texts[code] for code in column.codes]

@@ -80,7 +80,7 @@ def state_of(sums: Sums, title: str, seed: int) -> tuple[dict[str, Any], dict[st
 
 
 def sums_of(arrays: Arrays, settings: Settings) -> Sums:
-    """Return the sums as they were."""
+    """Return the sums from their saved state."""
     issued, timeline, reader = settings["issued"], settings["timeline"], settings["reader"]
     tally = _tally_of(arrays, "tally", settings["levels"], settings["groups"])
     if "clusters" in settings:
@@ -98,14 +98,14 @@ def sums_of(arrays: Arrays, settings: Settings) -> Sums:
 
 
 def _tally_of(arrays: Arrays, name: str, levels: Settings, groups: list[Any]) -> Tally:
-    """Return per-level sums as they were."""
+    """Return per-level sums from their saved state."""
     tally = Tally(levels_of(levels), arrays[f"{name}.g"].shape[1])
     tally.table, tally.g = arrays[f"{name}.table"], arrays[f"{name}.g"]
     tally.lower_G, tally.lower_H = arrays[f"{name}.G"], arrays[f"{name}.H"]
     tally.bins = arrays.get(f"{name}.bins", tally.bins)
     for k, group in enumerate(groups):
-        tally.groups[group["name"]] = found = Groups(0)
-        found.names, found.table = group["categories"], arrays[f"{name}.groups.{k}"]
+        tally.groups[group["name"]] = column = Groups(0)
+        column.names, column.table = group["categories"], arrays[f"{name}.groups.{k}"]
     return tally
 
 
@@ -115,9 +115,9 @@ def _clusters_settings(clusters: ClusterSums) -> dict[str, Any]:
 
 def _clusters_arrays(clusters: ClusterSums) -> dict[str, Any]:
     """Return the signed sums and the keys of clusters; tables are numbered, for their names may be any text."""
-    found = {f"clusters.signed.{k}": table for k, table in enumerate(clusters.signed.values())}
+    arrays = {f"clusters.signed.{k}": table for k, table in enumerate(clusters.signed.values())}
     return (
-        found
+        arrays
         | {f"clusters.least.{k}": keys for k, keys in enumerate(clusters.least.values())}
         | {"clusters.all": clusters.all}
     )
@@ -135,13 +135,13 @@ def _clusters_fields(state: Settings, levels: int, sizes: Mapping[str, int]) -> 
     """Return the arrays of clusters, of tables whose numbers of places follow from features and groups."""
     if set(state["tables"]) != set(sizes) or not set(state["counted"]) <= set(sizes):
         raise ArchiveError(f"clusters: given tables {state['tables']}, expected {list(sizes)}")
-    found = {
+    fields = {
         f"clusters.signed.{k}": floats(levels, sizes[name], state["draws"]) for k, name in enumerate(state["tables"])
     }
-    found |= {
+    fields |= {
         f"clusters.least.{k}": keys(levels, sizes[name], LEAST_CLUSTERS) for k, name in enumerate(state["counted"])
     }
-    return found | {"clusters.all": keys(1, 1, COUNTED)}
+    return fields | {"clusters.all": keys(1, 1, COUNTED)}
 
 
 def levels_of(state: Settings) -> Levels:
@@ -152,17 +152,17 @@ def levels_of(state: Settings) -> Levels:
 def _sample_state(sample: RowSample, groups: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arrays of the rows kept and the sums of all hashes."""
     assert sample.rows is not None
-    found = sample.rows._asdict()
-    labels = found.pop("labels")
-    if not found["bins"].shape[1]:
-        del found["bins"]
-    own = {f"sample.{name}": array for name, array in found.items()}
+    columns = sample.rows._asdict()
+    labels = columns.pop("labels")
+    if not columns["bins"].shape[1]:
+        del columns["bins"]
+    own = {f"sample.{name}": array for name, array in columns.items()}
     own |= {f"sample.labels.{k}": labels[name] for k, name in enumerate(groups)}
     return own | {"sample.sums": np.array(sample.sums, np.uint64)}
 
 
 def _sample_of(arrays: Arrays, settings: Settings) -> RowSample:
-    """Return the rows kept as they were."""
+    """Return the rows kept from their saved state."""
     sample = RowSample(len(settings["coordinates"]))
     labels = {group["name"]: arrays[f"sample.labels.{k}"] for k, group in enumerate(settings["groups"])}
     bins = arrays.get("sample.bins", np.zeros((len(arrays["sample.p"]), 0), np.uint8))
@@ -174,7 +174,7 @@ def _sample_of(arrays: Arrays, settings: Settings) -> RowSample:
 
 
 def _histogram_of(arrays: Arrays, settings: Settings) -> Histogram:
-    """Return the histogram as it was."""
+    """Return the histogram from its saved state."""
     histogram = Histogram()
     histogram.bins = arrays["histogram.bins"]
     histogram.log_loss, histogram.impossible = settings["log_loss"], settings["impossible"]
@@ -187,7 +187,7 @@ def _timeline_state(timeline: Timeline) -> dict[str, Any]:
 
 
 def _timeline_of(arrays: Arrays, state: Settings) -> Timeline:
-    """Return the timeline as it was."""
+    """Return the timeline from its saved state."""
     timeline = Timeline()
     timeline.span = BinSpan(state["exponent"], state["first"], state["last"])
     timeline.table, timeline.first, timeline.last = (arrays[f"timeline.{name}"] for name in TIMES)
@@ -218,14 +218,14 @@ def _column_of(state: Settings) -> Number | Category:
 
 
 def reader_of(state: Settings) -> AuditColumns:
-    """Return which columns hold what, and the encoding."""
+    """Return the roles of the columns, and the encoding."""
     columns = [_column_of(column) for column in state["encoder"]["columns"]]
-    found: dict[str, Any] = {k: tuple(value) if isinstance(value, list) else value for k, value in state.items()}
+    settings: dict[str, Any] = {k: tuple(value) if isinstance(value, list) else value for k, value in state.items()}
     cuts = {one["name"]: tuple(one["cuts"]) for one in state["encoder"]["columns"] if "cuts" in one}
-    return AuditColumns(**found | {"encoder": Encoder(tuple(columns), cuts)})
+    return AuditColumns(**settings | {"encoder": Encoder(tuple(columns), cuts)})
 
 
-# What the file of an `Audit` holds; rows that are added find their level, category and bin in the tables by its lists.
+# The fields of an audit's file; the lists determine the level, category and bin of rows added later.
 
 BIN = whole(-(2**60), 2**60)
 RISING = Rule("increasing numbers from 0 to 1", lambda v: listed(real(0), 1).holds(v) and v[-1] <= 1 and is_rising(v))
@@ -280,7 +280,7 @@ RULES = {
 
 
 def is_rising(values: list[float]) -> bool:
-    """Tell whether each number is above the one before."""
+    """Return whether each number is above the one before."""
     return all(low < high for low, high in itertools.pairwise(values))
 
 
@@ -299,28 +299,30 @@ def file_fields(settings: Settings, shapes: Shapes) -> dict[str, Field]:
     numbers = 0 if reader is None or reader.encoder is None else len(reader.encoder.cuts)
     fewest = 1 if settings["complete"] or "limits" not in settings else 0  # the rows of a query were not read
     rows, levels = max(fewest, min(shapes["sample.p"][0], RowSample(d).capacity)), len(levels_of(settings["levels"]))
-    found = _tally_fields("tally", levels, d)
+    arrays = _tally_fields("tally", levels, d)
     if numbers:
-        found["tally.bins"] = floats(levels, numbers, kernel.BINS, kernel.SCALARS)
-        found["sample.bins"] = octets(rows, numbers)
+        arrays["tally.bins"] = floats(levels, numbers, kernel.BINS, kernel.SCALARS)
+        arrays["sample.bins"] = octets(rows, numbers)
     for k, group in enumerate(groups):
-        found[f"tally.groups.{k}"] = floats(levels, len(group["categories"]), kernel.SCALARS)
-        found[f"sample.labels.{k}"] = keys(rows, most=hash_names(group["categories"]).max(initial=0))
+        arrays[f"tally.groups.{k}"] = floats(levels, len(group["categories"]), kernel.SCALARS)
+        arrays[f"sample.labels.{k}"] = keys(rows, most=hash_names(group["categories"]).max(initial=0))
     if "clusters" in settings:
         sizes = {"contexts": d, "scores": SCORES, "rows": 1} | ({"bins": numbers * kernel.BINS} if numbers else {})
         sizes |= {f"group {group['name']}": len(group["categories"]) for group in groups}
-        found |= _clusters_fields(settings["clusters"], levels, sizes)
+        arrays |= _clusters_fields(settings["clusters"], levels, sizes)
     if settings["issued"] is not None:
-        found |= _tally_fields("issued", len(levels_of(settings["issued"])), d)
-    found |= {f"sample.{name}": floats(rows, least=0, most=1) for name in ("p", "y")} | {"sample.weights": floats(rows)}
-    found |= {"sample.copies": floats(rows, least=1, most=2**53), "sample.hashes": keys(rows, rises=True)}
-    found |= {"sample.X": floats(rows, d), "sample.sums": keys(2), "histogram.bins": floats(kernel.SPECTRUM_BINS, 3)}
+        arrays |= _tally_fields("issued", len(levels_of(settings["issued"])), d)
+    arrays |= {f"sample.{name}": floats(rows, least=0, most=1) for name in ("p", "y")} | {
+        "sample.weights": floats(rows)
+    }
+    arrays |= {"sample.copies": floats(rows, least=1, most=2**53), "sample.hashes": keys(rows, rises=True)}
+    arrays |= {"sample.X": floats(rows, d), "sample.sums": keys(2), "histogram.bins": floats(kernel.SPECTRUM_BINS, 3)}
     if timeline is not None:
         bins = max(1, min(timeline["last"] - timeline["first"] + 1, KEPT_BINS))
-        found |= {"timeline.table": floats(bins, COARSE, kernel.SCALARS)}
-        found |= {f"timeline.{name}": floats(bins, finite=False) for name in ("first", "last")}
+        arrays |= {"timeline.table": floats(bins, COARSE, kernel.SCALARS)}
+        arrays |= {f"timeline.{name}": floats(bins, finite=False) for name in ("first", "last")}
         check({"bins": whole(bins, bins)}, {"bins": timeline["last"] - timeline["first"] + 1})
-    return found
+    return arrays
 
 
 def _tally_fields(name: str, levels: int, d: int) -> dict[str, Field]:

@@ -1,4 +1,4 @@
-"""Everything an audit keeps of its rows, additive: sums per level and group, a sample, a timeline."""
+"""The additive statistics of an audit: sums per level and group, a sample of rows, a timeline."""
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
@@ -31,8 +31,8 @@ SCORES = 4
 
 
 JOINED = "\U0010ffffall small groups"
-"""Category that stands for all those of a column that are too small to be tested, where there are very many. Its
-first character is in no text, and sorted last."""
+"""Category of all those of a column that are too small to be tested, if there are very many. Its first character
+occurs in no text and sorts last."""
 
 
 class Groups:
@@ -43,7 +43,7 @@ class Groups:
         self.table: Array = np.zeros((levels, 0, kernel.SCALARS))
 
     def codes(self, names: list[str]) -> Index:
-        """Codes of the names, opening room for those not seen before."""
+        """Return the codes of the names, adding those not seen before."""
         known = {name: code for code, name in enumerate(self.names)}
         fresh = [name for name in names if name not in known]
         if fresh:
@@ -53,7 +53,7 @@ class Groups:
         return np.array([known[name] for name in names], dtype=np.int32)
 
     def sorted(self) -> tuple[list[str], Array]:
-        """Names and table in alphabetical order, so that the order of arrival leaves no trace."""
+        """Return names and table in alphabetical order, independent of the order of arrival."""
         order = self.order()
         return [self.names[i] for i in order], self.table[:, order]
 
@@ -67,8 +67,8 @@ class Groups:
             return self
         whole, kept = Groups(len(self.table)), np.flatnonzero(~which)
         whole.names = [*(self.names[k] for k in kept), JOINED]
-        rest = np.einsum("lks,k->ls", self.table, which.astype(np.float64))
-        whole.table = np.concatenate([self.table[:, kept], rest[:, None]], axis=1)
+        others = np.einsum("lks,k->ls", self.table, which.astype(np.float64))
+        whole.table = np.concatenate([self.table[:, kept], others[:, None]], axis=1)
         return whole
 
 
@@ -90,8 +90,8 @@ class Tally:
 
     def columns(self) -> list[tuple[str, tuple[str, ...], Array]]:
         """Every group column with its categories and their sums (L, K, SCALARS), in alphabetical order."""
-        found = ((name, *self.groups[name].sorted()) for name in sorted(self.groups))
-        return [(name, tuple(categories), table) for name, categories, table in found]
+        ordered = ((name, *self.groups[name].sorted()) for name in sorted(self.groups))
+        return [(name, tuple(categories), table) for name, categories, table in ordered]
 
     def add(
         self,
@@ -119,9 +119,9 @@ class Tally:
         half = len(p) // 2 if len(p) >= THREAD_ROWS else 0
         spare = tuple(np.zeros_like(total) for total in sums) if half else ()
         with ThreadPoolExecutor(1) as pool:
-            rest = slice(half, None)
+            second = slice(half, None)
             other = pool.submit(_run, level, p, y, weights, X, slice(0, half), spare) if half else None
-            _run(level, p, y, weights, X, rest, sums)
+            _run(level, p, y, weights, X, second, sums)
             if other is not None:
                 other.result()
         for mine, theirs in zip(sums, spare, strict=False):
@@ -296,7 +296,7 @@ class KeptRows(NamedTuple):
 
     def take(self, index: Places) -> "KeptRows":
         """Return some of the rows."""
-        labels = {name: found[index] for name, found in self.labels.items()}
+        labels = {name: hashes[index] for name, hashes in self.labels.items()}
         return KeptRows._make([*(part[index] for part in self[:-1]), labels])
 
 
@@ -342,7 +342,7 @@ class RowSample:
         self._keep(new)
 
     def merge(self, other: "RowSample") -> None:
-        """Add what another sample holds."""
+        """Add another sample."""
         self.sums = _wrap(self.sums, other.sums)
         if self.absent:
             return
@@ -441,12 +441,12 @@ def _stacked(a: KeptRows, b: KeptRows) -> KeptRows:
     return KeptRows._make([*parts, labels])
 
 
-# Sums: everything an audit keeps of its rows, additive.
+# Sums: the additive statistics of an audit.
 
 
 @dataclass
 class Sums:
-    """Sums over rows: per level and group, in fine bins, per time; a sample of rows; and what their columns mean.
+    """Sums over rows: per level and group, in fine bins, per time; a sample of rows; and the roles of columns.
 
     `issued` holds the per-level sums with the issued probabilities as weights, None if none were given.
     """
@@ -461,7 +461,7 @@ class Sums:
     suspect: str | None = None
     """A column that looks like a cluster id, in a table of which none was named; not saved."""
     limits: tuple[str, ...] = ()
-    """Sentences on what these sums lack, where they come from a query."""
+    """Limitations of these sums, as sentences, if they come from a query."""
 
     @classmethod
     def of(
@@ -524,7 +524,7 @@ class Sums:
         return intersect(batch, [pair for pair in intersections_of(self.tally.groups) if {*pair} <= {*batch.groups}])
 
     def add(self, batch: AuditRows) -> None:
-        """Add a batch like the first; another leaves the sums as they were."""
+        """Add a batch like the first. Raises ValueError, without a change, if it is not."""
         batch = self.crossed(batch)
         self._check_like(batch)
         if len(batch):
@@ -540,7 +540,7 @@ class Sums:
     def _check_fit(
         self, groups: Collection[str], time: object, issued: object, dated: bool | None, clusters: object, like: str
     ) -> None:
-        """Refuse other groups, and times or issued distributions where there are none, or none where there are."""
+        """Raise ValueError for other groups, or if only one side has times, issued distributions or clusters."""
         if any(is_region(name) for name in {*self.tally.groups} ^ {*groups}):
             raise ValueError(
                 "regions: given rows or an audit without those of this searched audit, expected the same regions: "
@@ -571,7 +571,7 @@ class Sums:
                 self.issued.add(level[some], batch.y[some], (share * batch.weights)[some], batch.X[some], {})
 
     def widen(self, coordinates: tuple[Coordinate, ...]) -> None:
-        """Make room for coordinates that appeared later, 0 in all rows so far; the first must be those there are."""
+        """Add coordinates that appeared later, 0 in all rows so far; the first ones must be the present ones."""
         more = len(coordinates) - len(self.coordinates)
         if coordinates[: len(self.coordinates)] != self.coordinates:
             raise ValueError("contexts: given different ones, expected those so far and perhaps some more")

@@ -15,13 +15,13 @@ from swapcal.audit.sums import Sums
 from swapcal.audit.verdict import ALPHA, COVERED_SHARE, Finding, Verdict, Witness
 from swapcal.report.findings import Term
 
-# Findings in sentences a reader without statistics understands.
+# Findings in sentences for readers without statistics.
 
 CONSTANT = "constant"
 """Name of the first coordinate of every context."""
 
 COVERED = f"Counting every group and range with {100 * COVERED_SHARE:g} % of the rows or more"
-"""What the far end of the worst error's interval covers, beside all errors beyond chance."""
+"""Scope of the far end of the worst error's interval, in addition to all errors beyond chance."""
 
 MOST_NAMED = 3
 """Terms of a direction named in a sentence."""
@@ -93,50 +93,54 @@ def chance(p_value: float) -> str:
     return f"p = {p_value:.2g}" if p_value < 0.1 else f"p = {p_value:.2f}"
 
 
-def where(found: Finding, whole: bool) -> str:
-    """Say which rows a finding is about; `whole` means all levels.
+def where(finding: Finding, whole: bool) -> str:
+    """Return the rows of a finding in words; `whole` means all levels.
 
     Examples
     --------
     >>> where(Finding("sex = f", (0, 2), (0.1, 0.3), 9, 0.1, 5, 0.001, True, 0.02, 0.18), whole=False)
     'where sex = f and the prediction is between 0.1 and 0.3'
     """
-    anyone = found.name == "all rows" or not found.is_group
-    low, high = found.interval
+    anyone = finding.name == "all rows" or not finding.is_group
+    low, high = finding.interval
     at = f"the prediction is {low:.3g}" if low == high else f"the prediction is between {low:.2g} and {high:.2g}"
-    parts = [] if anyone else [place_of(found.name).removeprefix("where ")]
+    parts = [] if anyone else [place_of(finding.name).removeprefix("where ")]
     parts += [] if whole else [at]
     return f"where {' and '.join(parts)}" if parts else "overall"
 
 
 def more(gap: float) -> str:
-    """Say the sign of observed − predicted."""
+    """Return the sign of observed − predicted as "more" or "less"."""
     return "more" if gap > 0 else "less"
 
 
-def error(found: Finding) -> str:
-    """Say which error a finding is, with its sign and size.
+def error(finding: Finding) -> str:
+    """Return the error of a finding in words, with its sign and size.
 
     Examples
     --------
     >>> error(Finding("age", (0, 2), (0.0, 1.0), 9, -0.1, -5, 0.001, False, -0.18, -0.02, 13.0))
-    'the higher age, the less often outcomes happen than predicted: by 7.7 percentage points for every 10 of age'
+    'outcomes happen less and less often than predicted as age rises: by 7.7 percentage points for every 10 of age'
     """
-    if found.is_group:
-        return f"outcomes happen {percentage_points(found.gap)} {more(found.gap)} often than predicted"
-    if is_indicator(found.name):
+    if finding.is_group:
+        return f"outcomes happen {percentage_points(finding.gap)} {more(finding.gap)} often than predicted"
+    if is_indicator(finding.name):
         return (
-            f"outcomes happen {more(found.gap)} often than predicted {place_of(found.name)} than elsewhere, "
-            f"by {percentage_points(found.gap)} per standard deviation"
+            f"outcomes happen {more(finding.gap)} often than predicted {place_of(finding.name)} than elsewhere, "
+            f"by {percentage_points(finding.gap)} per standard deviation"
         )
-    step = "per standard deviation" if found.deviation is None else f"for every {_step(found)[0]:,.6g} of {found.name}"
+    step = (
+        "per standard deviation"
+        if finding.deviation is None
+        else f"for every {_step(finding)[0]:,.6g} of {finding.name}"
+    )
     return (
-        f"the higher {found.name}, the {more(found.gap)} often outcomes happen than predicted: "
-        f"by {percentage_points(found.gap * _step(found)[1])} {step}"
+        f"outcomes happen {more(finding.gap)} and {more(finding.gap)} often than predicted as {finding.name} rises: "
+        f"by {percentage_points(finding.gap * _step(finding)[1])} {step}"
     )
 
 
-def _step(found: Finding) -> tuple[float, float]:
+def _step(finding: Finding) -> tuple[float, float]:
     """Return a round step of a finding's number, near its standard deviation, and that step in standard deviations.
 
     Examples
@@ -145,7 +149,7 @@ def _step(found: Finding) -> tuple[float, float]:
     >>> _step(trend), _step(trend._replace(deviation=0.03))[0], _step(trend._replace(deviation=None))
     ((10.0, 1.25), 0.02, (1.0, 1.0))
     """
-    deviation = found.deviation
+    deviation = finding.deviation
     if deviation is None:
         return 1.0, 1.0
     power = 10.0 ** math.floor(math.log10(deviation))
@@ -153,36 +157,36 @@ def _step(found: Finding) -> tuple[float, float]:
     return step, step / deviation
 
 
-def finding(found: Finding, whole: bool, unit: str = "rows") -> str:
-    """Say what a finding found; `whole` means that it spans all levels.
+def finding(one: Finding, whole: bool, unit: str = "rows") -> str:
+    """Return a finding as a sentence; `whole` means that it spans all levels.
 
     Examples
     --------
-    >>> finding(Finding("sex = f", (0, 2), (0.1, 0.3), 9, 0.1, 5, 0.6, True, -0.02, 0.18), whole=True)
-    'Where sex = f, outcomes happen 10.0 percentage points more often than predicted, as by chance (9 rows, p = 0.60).'
+    >>> finding(Finding("m = f", (0, 2), (0.1, 0.3), 9, 0.1, 5, 0.6, True, -0.02, 0.18), whole=True)
+    'Where m = f, outcomes happen 10.0 percentage points more often than predicted (9 rows, p = 0.60, not significant).'
     """
-    place = where(found, whole)
-    beyond = "" if found.p_value <= ALPHA else ", as by chance"
-    return f"{place[0].upper()}{place[1:]}, {error(found)}{beyond} ({found.n:,.0f} {unit}, {chance(found.p_value)})."
+    place = where(one, whole)
+    note = "" if one.p_value <= ALPHA else ", not significant"
+    return f"{place[0].upper()}{place[1:]}, {error(one)} ({one.n:,.0f} {unit}, {chance(one.p_value)}{note})."
 
 
 def hedged(sentence: str, p_value: float) -> str:
-    """Say of an error that chance explains that it does.
+    """Return a sentence on an error, with a note if the error is not significant.
 
     Examples
     --------
     >>> hedged("Outcomes happen more often than predicted.", 0.4)
-    'Outcomes happen more often than predicted. As much error is usual by chance (p = 0.40).'
+    'Outcomes happen more often than predicted. An error this large is usual by chance (p = 0.40).'
     """
-    return sentence if p_value <= ALPHA else f"{sentence} As much error is usual by chance ({chance(p_value)})."
+    return sentence if p_value <= ALPHA else f"{sentence} An error this large is usual by chance ({chance(p_value)})."
 
 
 def headline(
     verdict: Verdict, worst: Finding | None, whole: bool, total: float, unit: str = "rows", looked: str = ""
 ) -> str:
-    """Say the verdict in one sentence; `looked` says where errors were looked for."""
+    """Return the verdict as one sentence; `looked` is where errors were looked for, in words."""
     if verdict.word == "undecided" and not verdict.beyond:
-        return f"There are too few data ({total:,.0f} {unit}) to tell whether the predictions can be trusted."
+        return f"There are too few data ({total:,.0f} {unit}) to judge the predictions."
     if verdict.word == "no error found":
         return (
             f"No error beyond chance was found {looked or 'in all rows together'}, at any range of predictions "
@@ -191,30 +195,30 @@ def headline(
     if worst is not None and worst.p_value <= ALPHA:
         near, far = sorted(_step(worst)[1] * abs(end) for end in (worst.low, worst.high))
         interval = f"95 % interval {number(near)} to {number(far)}, {worst.n:,.0f} of {total:,.0f} {unit}"
-        said = f"{where(worst, whole)}, {error(worst)} ({interval})"
+        place = f"{where(worst, whole)}, {error(worst)} ({interval})"
     else:
-        said = "somewhere, but in no single group or range that can be named"
+        place = "somewhere, but in no single group or range that can be named"
     start = {
         "miscalibrated": "The predictions are wrong beyond chance",
         "small": "The predictions are wrong beyond chance, but only a little",
         "undecided": "The predictions are off by more than chance, but these data leave open whether by much",
     }
-    return f"{start[verdict.word]}: {said}."
+    return f"{start[verdict.word]}: {place}."
 
 
 def size(verdict: Verdict, place: str, widest: str, mean: float) -> str:
-    """Say how large the worst error is, against the tolerance, or what would have been noticed.
+    """Return sentences on the size of the worst error against the tolerance, or on the detectable error.
 
-    `place` says where the largest sure error is, empty if the headline has said it; `widest` where an error may be
-    largest, asked for where the data do not decide; `mean` is the ECE.
+    `place` is where the largest certain error is, in words, empty if the headline has it; `widest` where an error may
+    be largest, if the data do not decide; `mean` is the ECE.
     """
     allowed = f"the tolerance of {percentage_points(verdict.tolerance)}"
     if verdict.word == "no error found" or (verdict.detectable is None and not verdict.beyond):
         if verdict.detectable is None:
-            return "With so few rows not even an error in all of them would have been noticed reliably."
+            return "These are too few rows to detect even an error common to all of them reliably."
         return (
-            f"An error of {percentage_points(verdict.detectable)} over all rows would have been noticed in four cases "
-            "of five; a smaller one, or one of a small group, may be there."
+            f"An error of {percentage_points(verdict.detectable)} over all rows would have been detected with 80 % "
+            "probability; smaller errors, or errors of small groups, may have been missed."
         )
     how = {
         "miscalibrated": f"above {allowed}",
@@ -232,7 +236,7 @@ def size(verdict: Verdict, place: str, widest: str, mean: float) -> str:
 
 
 def turning(verdict: Verdict) -> str:
-    """Say at which tolerances a verdict beyond chance would be another.
+    """Return a sentence on the tolerances at which a verdict beyond chance would change.
 
     Examples
     --------
@@ -253,7 +257,7 @@ def turning(verdict: Verdict) -> str:
 
 
 def is_indicator(name: str) -> bool:
-    """Tell whether a coordinate marks rows rather than measuring them.
+    """Return whether a coordinate is an indicator rather than a number.
 
     Examples
     --------
@@ -264,7 +268,7 @@ def is_indicator(name: str) -> bool:
 
 
 def place_of(name: str) -> str:
-    """Say which rows an indicator marks.
+    """Return the rows that an indicator marks, in words.
 
     Examples
     --------
@@ -277,7 +281,7 @@ def place_of(name: str) -> str:
 
 
 def direction(witness: Witness, named: Sequence[Term], pooled: bool = False, unit: str = "rows") -> str:
-    """Say what a witness found at its worst level; `named` are the terms to name, each with its own sign."""
+    """Return a sentence on a witness at its worst level; `named` are the terms to name, each with its own sign."""
     level = witness.worst
     near = f"near {witness.v[level]:.2f} ({witness.n[level]:,.0f} {unit})"
     at = f"One direction for all levels; at its worst, {near}" if pooled else f"At predictions {near}"
@@ -292,7 +296,7 @@ def direction(witness: Witness, named: Sequence[Term], pooled: bool = False, uni
 
 
 def split(terms: Sequence[Term], sign: float, raised: str, lowered: str) -> str:
-    """Say where a direction points up and where down, so that every term keeps its own sign.
+    """Return where a direction is positive and where negative, in words, each term with its own sign.
 
     Examples
     --------
@@ -324,7 +328,7 @@ def listed(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1] if names else ""
 
 
-# Labels: what columns and their values are called in words, given by the user.
+# Titles: names of columns and values for readers, given by the user.
 
 MOST_LISTED = 20
 """Names listed in a message."""
@@ -380,7 +384,7 @@ class Titles:
         )
 
     def check(self, columns: Collection[str], categories: Mapping[str, Collection[str]]) -> None:
-        """Refuse titles of columns, or of values of the given columns, that do not occur."""
+        """Raise ValueError for titles of columns, or of values of the given columns, that do not occur."""
         _known(f"{self.source}: columns", self.columns, columns)
         _known(f"{self.source}: values", self.values, columns)
         for column, titles in self.values.items():
@@ -393,11 +397,11 @@ class Titles:
         return replace(self, columns=titles, values={name: v for name, v in self.values.items() if name in columns})
 
     def column(self, name: str) -> str:
-        """Return what a column is called."""
+        """Return the title of a column, its name if it has none."""
         return self.columns.get(name, name)
 
     def group(self, column: str, category: str) -> str:
-        """Return what a category is called, with its column."""
+        """Return the title of a category, with that of its column."""
         return f"{self.column(column)} = {self.values.get(column, {}).get(category, category)}"
 
 
@@ -408,13 +412,13 @@ def _table(name: str, given: Any) -> dict[str, Any]:
 
 
 def _titles(name: str, given: Any) -> dict[str, str]:
-    found = _table(name, given)
-    for key, title in found.items():
+    titles = _table(name, given)
+    for key, title in titles.items():
         if not isinstance(title, str) or not title.strip() or " = " in title or title.endswith(" missing"):
             raise ValueError(
                 f"{name}.{key}: given {title!r:.60}, expected a title: text without ' = ', not ending in ' missing'"
             )
-    return found
+    return titles
 
 
 def _known(name: str, given: Collection[str], known: Collection[str]) -> None:
@@ -426,7 +430,7 @@ def _known(name: str, given: Collection[str], known: Collection[str]) -> None:
 
 
 class TitleIndex:
-    """What every name that an audit's words can hold is called: groups, their intersections, features, columns."""
+    """Titles of all names in an audit: groups, their intersections, features, columns."""
 
     def __init__(self, sums: Sums, titles: Titles, others: Sequence[str] = ()) -> None:
         columns = {name: categories for name, categories, _ in sums.tally.columns()}
@@ -446,29 +450,29 @@ class TitleIndex:
         for pair in intersections_of(columns):
             cells = {category: halves(category, *(columns[name] for name in pair)) for category in columns[pair.name]}
             known |= {
-                f"{pair.name} = {category}": " and ".join(map(titles.group, pair, found))
-                for category, found in cells.items()
-                if found is not None
+                f"{pair.name} = {category}": " and ".join(map(titles.group, pair, pair_of_categories))
+                for category, pair_of_categories in cells.items()
+                if pair_of_categories is not None
             }
             known[pair.name] = " and ".join(map(titles.column, pair))
         self._known = {name: title for name, title in known.items() if title != name}
 
     def __call__(self, name: str) -> str:
-        """Return what a name is called."""
+        """Return the title of a name, the name itself if it has none."""
         return self._known.get(name, name)
 
     def title(self, name: str) -> str | None:
-        """Return what a name is called where that differs."""
+        """Return the title of a name; None if it has none."""
         return self._known.get(name)
 
-    def finding(self, found: Finding) -> Finding:
-        """Return a finding called by its title."""
-        return found._replace(name=self(found.name))
+    def finding(self, one: Finding) -> Finding:
+        """Return a finding with its title as name."""
+        return one._replace(name=self(one.name))
 
-    def term(self, found: Term) -> Term:
-        """Return a term called by its title."""
-        unit = None if found.unit is None else found.unit.replace(found.name, self(found.name))
-        return replace(found, name=self(found.name), unit=unit)
+    def term(self, term: Term) -> Term:
+        """Return a term with its title as name."""
+        unit = None if term.unit is None else term.unit.replace(term.name, self(term.name))
+        return replace(term, name=self(term.name), unit=unit)
 
 
 def _categories(name: str, columns: Mapping[str, Sequence[str]], coordinates: Sequence[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What an audit concludes: witnesses, findings and the verdict, with sizes and tolerance."""
+"""Conclusions of an audit: witnesses, findings and the verdict, with sizes and tolerance."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from swapcal.audit.levels import Levels
 from swapcal.audit.rows import Coordinate, contexts, memberships, positive, probabilities
 from swapcal.report.findings import Term, Word
 
-# Witness: the function that attains an error, in the user's own words, and the rows that carry it.
+# Witness: the function that attains an error, in the user's features and units, and the rows that contribute most.
 
 Form = Literal["linear", "affine", "groups", "regret", "omni"]
 
 
 @dataclass(frozen=True)
 class Witness:
-    """What attains an error: one function per level, and each level's share of the error.
+    """The function that attains an error, one per level, and each level's share of the error.
 
     Attributes
     ----------
@@ -93,7 +93,7 @@ class Witness:
         return halved
 
     def carried(self, p: Any, y: Any, X: Any = None, groups: Any = None, weights: Any = None) -> Array:
-        """Return what every row adds to its level's sum."""
+        """Return every row's contribution to its level's sum."""
         f = self.function(p, X, groups)
         p = probabilities("p", p)
         weight = positive("weights", weights, len(p))
@@ -121,7 +121,7 @@ class Witness:
     def rows(
         self, p: Any, y: Any, X: Any = None, groups: Any = None, weights: Any = None, level: int | None = None
     ) -> Places:
-        """Rows of the level (default: the worst) that carry its error, heaviest first."""
+        """Rows of the level (default: the worst) that contribute to its error, the largest contribution first."""
         level = self.worst if level is None else level
         carried = self.carried(p, y, X, groups, weights)
         inside = self.levels.index(probabilities("p", p)) == level
@@ -133,19 +133,19 @@ class Witness:
 def _chosen(names: Sequence[str], level: Index, groups: Any, rows: int) -> Array:
     """Mark the rows of the group chosen for their level."""
     member = np.zeros(rows)
-    for column, found in memberships(groups, rows).items():
-        label = np.array([f"{column} = {name}" for name in found.names])[found.codes]
+    for column, categories in memberships(groups, rows).items():
+        label = np.array([f"{column} = {name}" for name in categories.names])[categories.codes]
         member += label == np.array(names)[level]
     return member
 
 
-# What an audit concludes: each finding, and the verdict: beyond chance or not, how large, against which tolerance.
+# Findings, and the verdict: beyond chance or not, how large, against which tolerance.
 
 ALPHA = 0.05
 """Level of the one simultaneous test, and of every interval that belongs to it."""
 
 TOLERANCE = 0.01
-"""Errors up to one percentage point are called small unless the caller says otherwise."""
+"""Default tolerance: errors up to one percentage point are called small."""
 
 COVERED_SHARE = 0.05
 """Part of the rows that a group or range must hold for the far end of the worst error's interval to cover it; errors
@@ -179,7 +179,7 @@ class Finding(NamedTuple):
 
     @property
     def size(self) -> str:
-        """The gap with its interval, its rows and how likely chance gives as much."""
+        """The gap with its interval, rows and p-value, as text."""
         per = "" if self.is_group else " per standard deviation"
         ends = f"{points(self.low)} to {points(self.high)}"
         return f"gap {points(self.gap)} points{per} ({ends}), {self.n:,.0f} rows, p = {self.p_value:.2g}"
@@ -190,19 +190,19 @@ class Finding(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What the audit concludes, once: headline, marker, exit code and JSON all read it from here.
+    """The conclusion of an audit, from which headline, marker, exit code and JSON are made.
 
     Attributes
     ----------
     word : see `judged`
-    beyond : whether chance is refuted as the explanation, at level `ALPHA`, by one test over everything examined
+    beyond : whether the errors are significant at level `ALPHA`, by one test over everything examined
     p_value : of that test
     low, high : 95 % interval of the worst error, simultaneous over everything examined, 0.01 being one point; the
         tolerances at which the word turns from "miscalibrated" to "undecided", and from that to "small"
     tolerance : largest error called small
-    detectable : smallest error over all rows that would have been found with probability 80 %; None if none would
+    detectable : smallest error over all rows that is detected with probability 80 %; None if too few rows
     unresolved : groups with less than 5 % of the rows and no error beyond chance; `high` does not cover them
-    warnings : what a reader must know before trusting any of this
+    warnings : sentences to read before relying on the verdict
     """
 
     word: Word
@@ -219,8 +219,8 @@ class Verdict(NamedTuple):
     def sentence(self) -> str:
         """The verdict in one line."""
         if not self.beyond:
-            noticed = "" if self.detectable is None else f"; {100 * self.detectable:.2g} points would have been noticed"
-            return f"{self.word} (p = {self.p_value:.2g}{noticed})"
+            power = "" if self.detectable is None else f"; {100 * self.detectable:.2g} points would have been detected"
+            return f"{self.word} (p = {self.p_value:.2g}{power})"
         ends = f"{100 * self.low:.2g} to {100 * self.high:.2g} points"
         return (
             f"{self.word}: the worst error is {ends}, the tolerance {100 * self.tolerance:.2g} (p = {self.p_value:.2g})"
@@ -251,7 +251,7 @@ def judged(beyond: bool, low: float, high: float, tolerance: float, *, tested: b
 
 
 def checked_tolerance(tolerance: float) -> float:
-    """Return the tolerance if it is a size of error.
+    """Return `tolerance` unchanged. Raises ValueError if it is not in [0, 1).
 
     Examples
     --------
