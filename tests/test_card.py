@@ -30,8 +30,8 @@ def test_a_card_says_everything_it_must(audit):
     text = audit.to_card(created_at="2026-01-01", losses=["pinball:0.9"])
     headings = re.findall(r"^## (.*)$", text, re.M)
     assert headings == [
-        "Verdict", "Data", "Figures", "Groups", "Where the errors sit", "Decisions", "Limitations",
-        "What this card does not say", "How it was computed",
+        "Verdict", "Data", "Figures", "Groups", "Largest errors", "Decisions", "Limitations",
+        "To be added", "How it was computed",
     ]  # fmt: skip
     found = audit.to_dict()
     assert found["headline"]["sentence"].replace("|", r"\|") in text

@@ -419,7 +419,7 @@ def test_size_is_capped_and_what_is_hidden_is_counted() -> None:
     }
     page = check_page(render(findings))
     assert "the one that matters" in page.text
-    assert "An error shown here says where forecasts and outcomes differ, not why." in page.text
+    assert "The errors shown here are differences between forecasts and outcomes; their causes are not examined." in page.text
     assert f"{10_000 - MOST_GROUPS:,} groups not shown (none of them miscalibrated)" in page.text
     assert f"{10_000 - MOST_LEVELS:,} levels not shown" in page.text
     assert f"{10_000 - MOST_QUANTITIES:,} quantities not shown" in page.text
@@ -691,7 +691,7 @@ def test_degenerate_findings_draw_finite_pictures(section: str, data: st.DataObj
 def test_the_errors_of_drawn_levels_stand_beside_their_names() -> None:
     page = render(complete())
     rows = re.findall(r"<tr><th[^>]*>([^<]+)</th><td[^>]*>[^<]+</td><td[^>]*>([\d.]+)</td></tr>", page)
-    expected = {"Distance from what happened": 0.0111, "Along linear rules": 0.0123, "The same, squared": 0.0004}
+    expected = {"Calibration error": 0.0111, "Along linear rules": 0.0123, "The same, squared": 0.0004}
     expected |= {"Lost by decisions": 0.0234}
     assert expected == {name: float(value) for name, value in rows if name in expected}
 

@@ -87,7 +87,7 @@ def name(text: str) -> str:
     return short.replace("$", r"\$")
 
 
-# Certificate: what a better rule could have saved, and its bound, part by part.
+# Certificate: the saving by a better rule, and its bound, part by part.
 
 PARTS = (
     ("rounding", "rounding to levels", GREEN),
@@ -98,26 +98,28 @@ FAR = 4.0
 """A theorem's value above this many times the bound is written, not drawn: it would flatten all other bars."""
 
 
-def certificate(found: Mapping[str, Any], weight: float, *, ax: Any = None) -> Any:
-    """Draw squared error per forecast: what could have been saved, the bound and its parts, one below the other.
+def certificate(fields: Mapping[str, Any], weight: float, *, ax: Any = None) -> Any:
+    """Draw squared error per forecast: the possible saving, the bound and its parts, one below the other.
 
     Parameters
     ----------
-    found : fields of a certificate by name, as sums
-    weight : what to divide the sums by
+    fields : fields of a certificate by name, as sums
+    weight : divisor of the sums
     """
     if not weight > 0:
         raise ValueError("certificate: given no labels, expected at least one")
     ax = axes(ax, 7.6, 3.8)
-    tight = [] if found.get("tight") is None else [("bound, start as seen by the rows", 0.0, found["tight"], VERMILION)]
-    bars = [("could have been saved (exact)", 0.0, found["psreg"], BLUE), *tight]
+    tight = (
+        [] if fields.get("tight") is None else [("bound, start as seen by the rows", 0.0, fields["tight"], VERMILION)]
+    )
+    bars = [("could have been saved (exact)", 0.0, fields["psreg"], BLUE), *tight]
     reached = 0.0
     for field, label, colour in PARTS:
-        bars.append((f"   + {label}", reached, found[field], colour))
-        reached += found[field]
-    bars.append(("bound", 0.0, found["bound"], VERMILION))
-    theorem, promise = found.get("theorem"), ""
-    if theorem is not None and theorem <= FAR * found["bound"]:
+        bars.append((f"   + {label}", reached, fields[field], colour))
+        reached += fields[field]
+    bars.append(("bound", 0.0, fields["bound"], VERMILION))
+    theorem, promise = fields.get("theorem"), ""
+    if theorem is not None and theorem <= FAR * fields["bound"]:
         bars.append(("worst-case theorem", 0.0, theorem, GREY))
     elif theorem is not None:
         promise = f"\n(the worst-case theorem, {theorem / weight:.2g}, is off the picture)"
@@ -203,7 +205,7 @@ def groups(
 
     Parameters
     ----------
-    entries : the group table of an audit's findings, the most doubtful first, or the same as plain data
+    entries : the group table of an audit's findings, the most significant first, or the same as plain data
     tolerance : gaps up to this size are called small; shaded
     most : groups drawn
     """
@@ -321,7 +323,7 @@ def reliability(
 
 
 def _scale(ax: Any, rates: Sequence[Rate], low: float, high: float) -> None:
-    """Show the part of both axes where forecasts are; logarithmically where half the rows crowd near 0."""
+    """Set both axes to the range of the forecasts; logarithmic if half the rows are near 0."""
     crowded = sum(rate.n for rate in rates if rate.p < CROWDED * high) >= 0.5 * sum(rate.n for rate in rates)
     if low == 0.0 and crowded and any(rate.p > 0 for rate in rates):
         least = 10.0 ** math.floor(math.log10(min(rate.p for rate in rates if rate.p > 0)))
@@ -360,7 +362,7 @@ class PlottedPeriod(Protocol):
 
 
 def score(stretches: Sequence[PlottedPeriod], *, ax: Any = None, low: float = 0.0, high: float = 1.0) -> Any:
-    """Draw the mean squared error of the forecasts over time beside that of the base rate known at the time.
+    """Draw the mean squared error of the forecasts over time with that of the base rate known at the time.
 
     low, high : range of the outcomes
     """
@@ -381,7 +383,7 @@ def score(stretches: Sequence[PlottedPeriod], *, ax: Any = None, low: float = 0.
 
 
 def rates(stretches: Sequence[PlottedPeriod], *, ax: Any = None, low: float = 0.0, high: float = 1.0) -> Any:
-    """Draw the mean forecast and the observed rate over time, with the band in which chance leaves the latter.
+    """Draw the mean forecast and the observed rate over time, with the band of chance.
 
     low, high : range of the outcomes. For outcomes between its ends the band is an upper bound.
     """

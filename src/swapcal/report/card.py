@@ -1,6 +1,6 @@
-"""Model card: what was audited, what was found and what was not, in plain words, for those who rely on the forecasts.
+"""Model card: data, findings and limitations of an audit, in words, for people who rely on the forecasts.
 
-The card is a list of blocks; the same blocks are written as Markdown and as one HTML page.
+The card is a list of parts, written as Markdown or as one HTML page.
 """
 
 import re
@@ -34,18 +34,18 @@ from swapcal.report.html import (
 )
 
 MOST_GROUPS, MOST_FINDINGS, MOST_NAMES = 30, 5, 40
-"""How much of each list a card holds."""
+"""Entries of each list at most."""
 
 VERDICTS = {
-    "miscalibrated": "Miscalibrated: an error is beyond chance and surely larger than the tolerance.",
-    "small": "Small error: an error is beyond chance, but surely within the tolerance.",
-    "no error found": "No error found: nothing is beyond chance.",
-    "undecided": "Undecided: these data cannot tell whether the worst error is within the tolerance.",
+    "miscalibrated": "Miscalibrated: there is a significant error, larger than the tolerance with 95 % confidence.",
+    "small": "Small error: there is a significant error, within the tolerance with 95 % confidence.",
+    "no error found": "No error found: no error is significant.",
+    "undecided": "Undecided: these data do not decide whether the worst error is within the tolerance.",
 }
 
 OPEN = (
     "Who made the model, on which data it was trained, what it is meant for and what it must not be used for: "
-    "an audit sees forecasts and outcomes only. Add this by hand before publishing the card.",
+    "an audit uses forecasts and outcomes only. Add this by hand before publishing the card.",
 )
 
 _MARKED = re.compile(r"([\\`*_{}\[\]<>|#~])")
@@ -70,13 +70,13 @@ def card(findings: Findings | Mapping[str, Any], *, html: bool = False) -> str:
     >>> text.splitlines()[0]
     '# Model card: Rain'
     """
-    found = Findings.of(findings)
-    title = f"Model card: {clip(found.identity.title, 200)}"
-    return _page(title, blocks(found)) if html else _markdown(title, blocks(found))
+    record = Findings.of(findings)
+    title = f"Model card: {clip(record.identity.title, 200)}"
+    return _page(title, blocks(record)) if html else _markdown(title, blocks(record))
 
 
 def as_page(path: str | PathLike[str] | None) -> bool:
-    """Tell whether a card is written as HTML, by its file's name.
+    """Return whether a card is written as HTML, by its file's name.
 
     Examples
     --------
@@ -162,11 +162,10 @@ def _metrics(findings: Findings) -> list[CardPart]:
     if not rows:
         return []
     text = (
-        "Intervals hold the true figure in 95 of 100 cases, with the row as the unit. That of the worst error holds "
-        "for everything examined at once. For the calibration error the range is what chance alone gives to exact "
-        "forecasts."
+        "95 % confidence intervals, with the row as the unit. That of the worst error is simultaneous over everything "
+        "examined. For the calibration error it is the range that chance alone gives for exact forecasts."
     )
-    head = ["Figure", "Value", "95 % interval", "What it means"]
+    head = ["Figure", "Value", "95 % interval", "Meaning"]
     return [CardPart("heading", "Figures"), CardPart("text", text), CardPart("table", rows=[head, *rows])]
 
 
@@ -204,18 +203,18 @@ def _comparison(findings: Findings) -> list[CardPart]:
 
 def _groups(findings: Findings) -> list[CardPart]:
     counts = GroupCounts.of(findings)
-    everyone = [group for group in findings.groups if not (counts.joined and group.untested)]
-    if not everyone:
+    groups = [group for group in findings.groups if not (counts.joined and group.untested)]
+    if not groups:
         return []
-    shown = everyone[:MOST_GROUPS]
+    shown = groups[:MOST_GROUPS]
     examined = counts.tested + (0 if counts.joined else counts.small)
     rates = decimals([x for g in shown for x in (g.mean_p, g.mean_y)])
     places = max(rates, decimals([g.gap for g in shown]))
-    rest = f" The {count(len(shown))} most doubtful of {count(examined)} are listed." if examined > len(shown) else ""
-    rest += f" {counts.too_small} and not listed." if counts.joined else ""
+    note = f" The {count(len(shown))} most doubtful of {count(examined)} are listed." if examined > len(shown) else ""
+    note += f" {counts.too_small} and not listed." if counts.joined else ""
     text = (
         "The gap is observed minus forecast, in percentage points: positive where outcomes happen more often than "
-        f"forecast. All intervals together hold in 95 of 100 audits.{rest}"
+        f"forecast. All intervals together hold in 95 of 100 audits.{note}"
     )
     head = ["Group", counted(findings), "Forecast", "Observed", "Gap", "95 % interval", "Verdict"]
     rows = [_group(group, rates, places) for group in shown]
@@ -239,7 +238,7 @@ def _errors(findings: Findings) -> list[CardPart]:
     if not tested:
         return []
     beyond = findings.headline.beyond_chance
-    heading = "Where the errors sit" if beyond else "Nearest to an error, all within chance"
+    heading = "Largest errors" if beyond else "Largest differences, none significant"
     return [CardPart("heading", heading), CardPart("list", items=[one.sentence for one in tested[:MOST_FINDINGS]])]
 
 
@@ -259,7 +258,7 @@ def _limitations(findings: Findings) -> list[CardPart]:
     return [
         CardPart("heading", "Limitations"),
         CardPart("list", items=[*findings.notes, *ALWAYS]),
-        CardPart("heading", "What this card does not say"),
+        CardPart("heading", "To be added"),
         CardPart("list", items=OPEN),
     ]
 
@@ -269,8 +268,8 @@ def _method(findings: Findings) -> list[CardPart]:
     tolerance, alpha = finite(answer.tolerance), finite(answer.alpha)
     settings = subject.settings
     items = [
-        "One test looks at every group, feature and range of forecasts at once and asks whether chance explains what "
-        f"is seen{f' (level {alpha:g})' if alpha is not None else ''}; its p is {p_value(answer.p_value)}.",
+        "One simultaneous test over all groups, features and ranges of forecasts compares the errors with chance"
+        f"{f' (level {alpha:g})' if alpha is not None else ''}; its p is {p_value(answer.p_value)}.",
         *([f"Errors up to {points(tolerance, 2).lstrip('+')} points count as small."] if tolerance is not None else []),
         *(f"{clip(name, 60)}: {clip(value, 200)}." for name, value in list(settings.items())[:MOST_NAMES]),
         f"Fingerprints: data {clip(subject.data_hash, 80)}, settings {clip(subject.settings_hash, 80)}.",
@@ -281,23 +280,23 @@ def _method(findings: Findings) -> list[CardPart]:
 
 
 def _markdown(title: str, parts: Sequence[CardPart]) -> str:
-    found = [f"# {_escaped(title)}"]
+    paragraphs = [f"# {_escaped(title)}"]
     for block in parts:
         if block.kind == "heading":
-            found.append(f"## {_escaped(block.text)}")
+            paragraphs.append(f"## {_escaped(block.text)}")
         elif block.kind == "text":
-            found.append(_escaped(block.text))
+            paragraphs.append(_escaped(block.text))
         elif block.kind == "list":
-            found.append("\n".join(f"- {_escaped(item)}" for item in block.items))
+            paragraphs.append("\n".join(f"- {_escaped(item)}" for item in block.items))
         else:
             head, *rows = ([_escaped(cell) for cell in row] for row in block.rows)
             lines = [head, ["---"] * len(head), *rows]
-            found.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
-    return "\n\n".join(found) + "\n"
+            paragraphs.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
+    return "\n\n".join(paragraphs) + "\n"
 
 
 def _escaped(text: str) -> str:
-    r"""Return text that Markdown shows as it is, on one line.
+    r"""Return text on one line, with Markdown's special characters escaped.
 
     Examples
     --------

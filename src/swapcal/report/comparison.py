@@ -1,4 +1,4 @@
-"""Two or several predictors of the same rows side by side, and what would be gained."""
+"""Sections on two or several predictors of the same rows."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -51,7 +51,7 @@ MOST_SCORES = 40
 """Rows shown at most."""
 
 _MARKS = {"better": "▼", "worse": "▲", "no difference found": "="}
-"""Signs beside the words, so that colour is never the only one; lower is better."""
+"""Signs shown with the words, so that meaning is never in colour alone; lower is better."""
 
 
 # Gain: the first thing on the page of two predictors, one sentence and one picture.
@@ -63,7 +63,7 @@ GAIN_WIDTH, GAIN_HEIGHT = 300, 16
 
 
 def gain(findings: Findings) -> Html:
-    """Write what changed from the first predictor to the second: a sentence, and the error within each group."""
+    """Write the change from the first predictor to the second: a sentence, and the error within each group."""
     entry = findings.comparison
     if entry is None:
         return Html("")
@@ -121,7 +121,7 @@ def _from_to(one: GroupDifference, places: int) -> str:
 
 
 def comparison(findings: Findings) -> Html:
-    """Write both predictors side by side, and how sure their differences are."""
+    """Write both predictors side by side, with tests of their differences."""
     entry = findings.comparison
     assert entry is not None
     before, after = entry.predictors
@@ -171,11 +171,10 @@ def _scores(scores: Sequence[Difference], before: ComparedPredictor, after: Comp
     ]
     rows = [_score(one) for one in scores[:MOST_SCORES]]
     caption = (
-        "Scores of both on the same rows. The difference is the second less the first; p is how often chance alone "
-        "gives as much."
+        "Scores of both on the same rows. The difference is the second less the first, with its two-sided p-value."
     )
-    rest = hidden(len(rows), len(scores), "score", "those of the last group columns")
-    return tag("div", table(caption, columns, rows, style="compared"), rest)
+    note = hidden(len(rows), len(scores), "score", "those of the last group columns")
+    return tag("div", table(caption, columns, rows, style="compared"), note)
 
 
 def _score(one: Difference) -> list[str]:
@@ -190,7 +189,7 @@ def _capital(text: str) -> str:
 
 
 def change(word: Change) -> Html:
-    """Show what became of a figure as a sign and a word."""
+    """Show the change of a figure as a sign and a word."""
     return tag("span", tag("span", _MARKS[word], aria_hidden="true"), " ", word, class_=f"change {word.split()[0]}")
 
 
@@ -223,11 +222,11 @@ def _groups(entry: ComparisonEntry, amount: str) -> list[Html]:
     if not entry.groups:
         return []
     counts = GroupCounts.of(entry)
-    everyone = [one for one in entry.groups if not (counts.joined and one.small)]
-    shown = everyone[:MOST_GROUPS]
+    groups = [one for one in entry.groups if not (counts.joined and one.small)]
+    shown = groups[:MOST_GROUPS]
     names = [one.title or one.name for one in entry.predictors]
-    rest = hidden(len(shown), len(everyone), "group", "those with the least sure differences")
-    return [prose(clip(entry.groups_sentence, SENTENCE_LENGTH)), _group_table(shown, names, amount), rest]
+    note = hidden(len(shown), len(groups), "group", "those with the least significant differences")
+    return [prose(clip(entry.groups_sentence, SENTENCE_LENGTH)), _group_table(shown, names, amount), note]
 
 
 def _group_table(shown: Sequence[GroupDifference], names: Sequence[str], amount: str) -> Html:
@@ -274,14 +273,14 @@ def _group(one: GroupDifference, places: int) -> list[str]:
     ]
 
 
-# Benchmark: several methods on the same rows, and what would be gained.
+# Benchmark: several methods on the same rows.
 
 MOST_METHODS = 20
 """Rows shown at most."""
 
 
 def contest(findings: Findings) -> Html:
-    """Write the answer and one row per method."""
+    """Write the result and one row per method."""
     entry = findings.contest
     if entry is None or not entry.methods:
         return Html("")
@@ -298,15 +297,15 @@ def contest(findings: Findings) -> Html:
     places = decimals([one.worst_gap for one in shown])
     rows = [_row(one, places) for one in shown]
     caption = "Every method on the same rows; lower scores are better. The gap is observed minus forecast."
-    said = prose(clip(entry.sentence, 3 * SENTENCE_LENGTH), style="lead")  # warnings come first in it
+    lead = prose(clip(entry.sentence, 3 * SENTENCE_LENGTH), style="lead")  # warnings come first in it
     how = prose(clip(entry.how, SENTENCE_LENGTH)) if entry.how else ""
-    return section("contest", "What would I gain?", said, how, table(caption, columns, rows))
+    return section("contest", "What would I gain?", lead, how, table(caption, columns, rows))
 
 
 def _row(one: ContestMethod, places: int) -> list[str]:
     name = one.worst_group
     worst = DASH if name is None else join([points(one.worst_gap, places), " where ", given(name, 60)])
-    found = all_finite([one.brier_change, one.brier_low, one.brier_high])
-    change = "{} ({} to {})".format(*map(minus, changes(*found))) if len(found) == 3 else DASH
+    figures = all_finite([one.brier_change, one.brier_low, one.brier_high])
+    change = "{} ({} to {})".format(*map(minus, changes(*figures))) if len(figures) == 3 else DASH
     scores = [figure(one.brier, 4), figure(one.log_loss, 4)]
     return [given(one.name, 60), *scores, worst, badge(one.verdict), change, one.word or DASH]

@@ -1,4 +1,4 @@
-"""Findings: an audit's answer as frozen records, and the same as plain data for JSON."""
+"""Findings: the results of an audit as frozen records, and as plain data for JSON."""
 
 import json
 import math
@@ -12,10 +12,10 @@ import numpy as np
 
 from swapcal._display import display, points, share
 
-# Findings: made once by an audit, read by the report, the card, the pictures and the commands, written as JSON.
+# Findings: made by an audit, read by the report, the card, the pictures and the commands, written as JSON.
 #
-# Everything here is an aggregate: counts, means, intervals and sentences, never a row of data. A figure that does not
-# exist is None or NaN, and null in JSON. A field whose default is None is left out of the JSON while it is None; all
+# They hold aggregates only: counts, means, intervals and sentences, never a row of data. A figure that does not exist
+# is None or NaN, and null in JSON. A field whose default is None is left out of the JSON while it is None; all
 # others are always written, in the order of the fields. Fields are only ever added, with a default; a change of meaning
 # raises `SCHEMA_VERSION`.
 
@@ -23,13 +23,13 @@ SCHEMA_VERSION = 2
 """Version of the layout below; stored in `Identity` and shown on the page."""
 
 Word = Literal["miscalibrated", "small", "no error found", "undecided"]
-"""The answer: an error beyond chance, surely above the tolerance; one surely below it; none beyond chance; or the data
-do not decide. Nothing is ever called calibrated: not finding an error does not show that there is none."""
+"""The verdict: a significant error, certainly above the tolerance; one certainly below it; no significant error; or
+the data do not decide. There is no verdict "calibrated": no error found does not mean that there is none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Identity:
-    """What was audited, by which program, on which data: enough to repeat the audit."""
+    """Data, program versions and settings of an audit: enough to repeat it."""
 
     title: str
     """Heading of the page, for example the name of the file or of the model."""
@@ -68,23 +68,23 @@ class Identity:
     levelling: str = ""
     """One sentence: how predictions were put on levels."""
     titles: Mapping[str, str] | None = None
-    """What columns are called in words, where that differs from their names."""
+    """Titles of columns that have one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Headline:
-    """The answer, first thing on the page."""
+    """The verdict with its sentences, at the top of the page."""
 
     verdict: Word
     """One of the words of `Word`."""
     sentence: str
-    """One sentence a reader without statistics understands, with the figure that decides it."""
+    """The verdict as a sentence for readers without statistics, with the figure that decides it."""
     detail: str = ""
-    """A second sentence: how large the worst error is, or what would have been noticed."""
+    """A second sentence: the size of the worst error, or the detectable error."""
     warnings: tuple[str, ...] = ()
-    """What must be known before the figures are trusted, one sentence each; shown with the verdict."""
+    """Warnings to read before relying on the figures, one sentence each; shown with the verdict."""
     beyond_chance: bool = True
-    """Whether chance is refuted as the explanation of the errors, by one simultaneous test."""
+    """Whether the errors are significant, by one simultaneous test."""
     p_value: float | None = None
     """Simultaneous p-value of that test."""
     alpha: float | None = None
@@ -96,21 +96,21 @@ class Headline:
     tolerance: float | None = None
     """Largest error called small."""
     detectable: float | None
-    """Smallest error over all rows that would have been found with probability 80 %."""
+    """Smallest error over all rows that is detected with probability 80 %."""
     groups_unresolved: int | None = None
     """Groups with less than 5 % of the rows and no error beyond chance, which `high` does not cover."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QuantityEntry:
-    """One error of the theory, beside what chance alone would give on the same rows."""
+    """One error of the theory, with its noise floor on the same rows."""
 
     name: str
     """Symbol, for example ``SMCal_2``; the part after the underscore is set as a subscript."""
     against: str
     """Class of functions the supremum runs over, for example ``F_1^lin`` or ``12 groups``."""
     meaning: str
-    """What it measures, in plain words."""
+    """Meaning of the quantity, in words."""
     value: float | None
     """Observed value, unnormalised as in the theorems."""
     mean_value: float | None
@@ -152,7 +152,7 @@ class Scores:
     auc_high: float | None = None
     """Upper end of the same interval."""
     ece_low: float | None = None
-    """Lower end of the 95 % band of what chance alone gives for the ECE if the predictions are right."""
+    """Lower end of the 95 % band of the ECE if the predictions are right."""
     ece_high: float | None = None
     """Upper end of the same band."""
     brier: float | None
@@ -216,7 +216,7 @@ class Period:
     mean_y: float | None
     """Observed frequency in it."""
     error: float | None
-    """Error within the stretch; which error, and its unit, is said by `Findings.timeline_error`."""
+    """Error within the stretch; `Findings.timeline_error` is its name and unit."""
     null_low: float | None
     """Lower end of the error's 95 % band under the null."""
     null_high: float | None
@@ -228,8 +228,8 @@ class GroupRow:
     """One group over all predictions.
 
     `gap` is observed − predicted, with the ends of its simultaneous interval; `p_value` is simultaneous over everything
-    examined, None for a group too small to be tested; `detectable` is the smallest error that would have been found
-    with probability 80 %.
+    examined, None for a group too small to be tested; `detectable` is the smallest error that is detected with
+    probability 80 %.
     """
 
     name: str
@@ -251,17 +251,17 @@ class GroupRow:
     p_value: float | None
     """p-value of the group's gap, simultaneous over everything examined."""
     detectable: float | None
-    """Smallest error of the group that would have been found with probability 80 %."""
+    """Smallest error of the group that is detected with probability 80 %."""
     verdict: Word
     """Verdict for the group, from the same intervals as the headline's."""
     title: str | None = None
-    """What the group is called in words, where that differs."""
+    """Title of the group, if it has one."""
     clusters: int | None = None
     """How many clusters its rows belong to, where they are fewer than 30, so that it is not tested."""
 
     @property
     def untested(self) -> bool:
-        """Whether nothing is known about it: too small to be tested, and no prediction of 0 or 1 contradicted."""
+        """Whether it is too small to be tested and no prediction of 0 or 1 was contradicted."""
         return self.small and self.verdict != "miscalibrated"
 
     def __repr__(self) -> str:
@@ -277,7 +277,7 @@ class GroupRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NumberCurve:
-    """The gap along one number: its ranges in order, each with about an eighth of the rows, as far as ties allow."""
+    """The gap along one number: its ranges in order, each with about an eighth of the rows, except for ties."""
 
     name: str
     """Name of the column."""
@@ -288,7 +288,7 @@ class NumberCurve:
     p_value: float | None = None
     """The smallest p-value of its trend, halves, quarters and eighths, simultaneous over everything examined."""
     title: str | None = None
-    """What the column is called in words, where that differs."""
+    """Title of the column, if it has one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,17 +302,17 @@ class Term:
     unit: str | None
     """Unit the coefficient is per, for example ``per unit of age``; None for indicators."""
     title: str | None = None
-    """What the feature is called in words, where that differs."""
+    """Title of the feature, if it has one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Resemblance:
-    """A group the witness's direction looks like."""
+    """A group that resembles the witness's direction."""
 
     group: str
     """Name of the group."""
     title: str | None = None
-    """What the group is called in words, where that differs."""
+    """Title of the group, if it has one."""
     correlation: float
     """Weighted correlation of the direction's score with the group's indicator."""
 
@@ -337,24 +337,24 @@ class CurvePoint:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WitnessEntry:
-    """Where an error sits: recomputing the error on this direction gives the reported supremum."""
+    """A cell or direction with a large error; recomputing the error on the direction gives the reported supremum."""
 
     quantity: str
     """Name of the quantity it attains, as in `QuantityEntry.name`."""
     levels: tuple[float, ...]
-    """Level or levels it lives on; empty means all levels."""
+    """Its level or levels; empty means all levels."""
     direction: tuple[Term, ...]
     """The direction, largest coefficients first."""
     gap: float | None
     """Signed gap: mean of (outcome − prediction) along the direction on these rows; None for a trend."""
     n: float
-    """Rows (or weight) that carry it."""
+    """Rows (or weight) of the error."""
     share: float | None
     """Share of the quantity's value contributed by this witness, in [0, 1]."""
     resembles: tuple[Resemblance, ...]
     """Groups the direction resembles, most similar first."""
     sentence: str
-    """The finding in plain words."""
+    """The finding in words."""
     curve: tuple[CurvePoint, ...]
     """Predicted against observed along the direction, in increasing score; empty when rows are not kept."""
     group: str | None = None
@@ -366,16 +366,16 @@ class WitnessEntry:
     gap_high: float | None = None
     """Upper end of the same interval."""
     interval: tuple[float, ...] | None = None
-    """Range [low, high] of predictions it lives on, when it is a window of levels."""
+    """Its range [low, high] of predictions, when it is a window of levels."""
     axis: str | None = None
-    """What the curve's score is; default "score along the direction"."""
+    """Title of the curve's score; default "score along the direction"."""
     group_title: str | None = None
-    """What the group is called in words, where that differs from `group`."""
+    """Title of the group, if it has one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DecisionEntry:
-    """What acting on the predictions costs under one loss."""
+    """Cost of acting on the predictions under one loss."""
 
     loss: str
     """Name of the loss, for example ``newsvendor 3:1``."""
@@ -396,14 +396,14 @@ class CertificatePiece:
     """One summand of a forecaster's certificate."""
 
     name: str
-    """What the piece pays for, for example ``rounding`` or ``learning``."""
+    """Source of the error that the piece bounds, for example ``rounding`` or ``learning``."""
     value: float | None
     """Its amount; the pieces add up to `Forecaster.certificate`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IssuedEntry:
-    """Errors of the levels as they were drawn, per outcome: not of their distributions, nor of the mean forecasts."""
+    """Errors of the drawn levels, per outcome: not of their distributions, nor of the mean forecasts."""
 
     labels: int
     """Outcomes that the sums are over."""
@@ -419,7 +419,7 @@ class IssuedEntry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ForecasterEntry:
-    """What a swapcal forecaster says about the predictions it issued.
+    """The certificate of a swapcal forecaster for the predictions it issued.
 
     Certificate, pieces, observed and bound are about the distributions that levels were drawn from.
     """
@@ -449,9 +449,9 @@ class ComparedPredictor:
     """One of two predictors of the same rows."""
 
     name: str
-    """Its column, or what it is called."""
+    """Name of its column, or its own."""
     title: str | None = None
-    """What it is called in words, where that differs."""
+    """Its title, if it has one."""
     verdict: Word
     """Its own verdict, from its own audit."""
     sentence: str
@@ -469,7 +469,7 @@ class ComparedPredictor:
 
 
 Change = Literal["better", "worse", "no difference found"]
-"""What became of a figure from the first predictor to the second; no difference found means none beyond chance."""
+"""Change of a figure from the first predictor to the second; "no difference found" means not significant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -479,7 +479,7 @@ class Difference:
     name: str
     """Name of the score."""
     meaning: str
-    """What it measures, in plain words."""
+    """Meaning of the score, in words."""
     before: float
     """Of the first predictor."""
     after: float
@@ -491,13 +491,13 @@ class Difference:
     high: float
     """Upper end of the same interval."""
     p_value: float
-    """How often chance alone gives as large a difference to either side."""
+    """Two-sided p-value of the difference."""
     word: Change
-    """What that means."""
+    """The result of the test."""
     title: str | None = None
-    """What the score is called in words, where that differs."""
+    """Title of the score, if it has one."""
     sentence: str = ""
-    """The same in words, in findings."""
+    """The difference in words; empty outside of findings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -544,16 +544,16 @@ class GroupDifference:
     small: bool
     """True when the group is too small to be tested."""
     word: Change
-    """What the two tests say together."""
+    """Joint result of the two tests."""
     title: str | None = None
-    """What the group is called in words, where that differs."""
+    """Title of the group, if it has one."""
     clusters: int | None = None
     """How many clusters its rows belong to, where they are fewer than 30, so that it is not tested."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ComparisonEntry:
-    """Two predictors of the same rows; the rest of the findings is about the second."""
+    """Two predictors of the same rows; all other findings are those of the second."""
 
     sentence: str
     """Which is better, in words."""
@@ -562,11 +562,11 @@ class ComparisonEntry:
     scores: tuple[Difference, ...]
     """Every score with its difference."""
     groups: tuple[GroupDifference, ...] = ()
-    """Groups, the surest differences first."""
+    """Groups, the most significant differences first."""
     groups_sentence: str = ""
-    """How many fare better or worse, in words."""
+    """How many are better or worse, in words."""
     groups_examined: int | None = None
-    """How many groups were tested; `groups` holds only the surest differences."""
+    """How many groups were tested; `groups` holds only the most significant differences."""
     groups_small: int | None = None
     """How many more groups are too small to be tested."""
     method: str
@@ -596,7 +596,7 @@ class ContestMethod:
     brier_high: float | None
     """Upper end of the same interval."""
     word: Change | None
-    """What the paired test of the Brier scores says."""
+    """Result of the paired test of the Brier scores."""
     log_loss_change: float | None
     """Log loss less that of the first method."""
     log_loss_low: float | None
@@ -607,14 +607,14 @@ class ContestMethod:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ContestEntry:
-    """Several methods on the same rows: what would be gained by each."""
+    """Several methods on the same rows, and the gain by each."""
 
     sentence: str
-    """What there is to gain, in words."""
+    """The possible gain, in words."""
     how: str
     """How the forecasts were made."""
     methods: tuple[ContestMethod, ...]
-    """The first is what the others are compared with."""
+    """The methods; the others are compared with the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -658,7 +658,7 @@ class ConventionalEntry:
     observed_expected: tuple[float, ...] | None = None
     """Observed over expected number of outcomes."""
     debiased_ece: float | None
-    """Root mean square gap over the levels, less what chance adds."""
+    """Root mean square gap over the levels, corrected for noise."""
     miscalibration: float | None
     """Part of the Brier score that isotonic recalibration saves (MCB)."""
     discrimination: float | None
@@ -672,7 +672,7 @@ class ConventionalEntry:
     cutoff: float | None
     """Cutoff calibration error: the largest residual sum over an interval of predictions, per row."""
     cutoff_chance: float | None
-    """What it exceeds in 2.5 % of samples if the predictions are right."""
+    """Its 97.5 % quantile if the predictions are right."""
     isotonic: tuple[IsotonicPoint, ...] = ()
     """Isotonic reliability curve, at some of its points."""
     net_benefit: tuple[NetBenefitPoint, ...] = ()
@@ -684,11 +684,11 @@ class Findings:
     """The whole audit. Only `identity` and `headline` are needed to render a page."""
 
     identity: Identity
-    """What was audited."""
+    """Data, program versions and settings."""
     headline: Headline
-    """The answer."""
+    """The verdict."""
     quantities: tuple[QuantityEntry, ...] = ()
-    """Errors of the theory beside their noise floor; the most telling first."""
+    """Errors of the theory with their noise floors."""
     scores: Scores | None = None
     """Familiar scores."""
     reliability: tuple[Level, ...] = ()
@@ -698,11 +698,11 @@ class Findings:
     groups: tuple[GroupRow, ...] = ()
     """Group table, in the order to be shown."""
     groups_examined: int | None = None
-    """How many groups were tested; `groups` holds only the most doubtful."""
+    """How many groups were tested; `groups` holds only the most significant."""
     groups_small: int | None = None
     """How many more groups are too small to be tested; they are the last of `groups`, as far as it holds them."""
     numbers: tuple[NumberCurve, ...] | None = None
-    """The gap along every number, the most doubtful first."""
+    """The gap along every number, the most significant first."""
     witnesses: tuple[WitnessEntry, ...] = ()
     """Worst witnesses, worst first."""
     notes: tuple[str, ...] = ()
@@ -710,29 +710,29 @@ class Findings:
     timeline: tuple[Period, ...] | None = None
     """Error over time, in order."""
     timeline_error: str | None = None
-    """What `Period.error` is, for example ``SMCal_2 per row``; default "error"."""
+    """Name of `Period.error`, for example ``SMCal_2 per row``; default "error"."""
     forecaster: ForecasterEntry | None = None
     """Certificate of the forecaster that issued the predictions."""
     decisions: tuple[DecisionEntry, ...] | None = None
     """Costs of acting on the predictions."""
     comparison: ComparisonEntry | None = None
-    """The predictor beside another one of the same rows."""
+    """Comparison of the predictor with another one of the same rows."""
     contest: ContestEntry | None = None
-    """Several methods on the same rows, and what would be gained."""
+    """Comparison of several methods on the same rows."""
     conventional: ConventionalEntry | None = None
     """Measures that fields report: calibration slope, O:E, decision curve, isotonic reliability."""
 
     def warned(self, sentences: Iterable[str]) -> "Findings":
-        """Return the same with more warnings beside the verdict."""
+        """Return these findings with more warnings."""
         return replace(self, headline=replace(self.headline, warnings=(*self.headline.warnings, *sentences)))
 
     def detailed(self, sentences: Iterable[str]) -> "Findings":
-        """Return the same with more sentences below the verdict."""
+        """Return these findings with more sentences below the verdict."""
         return replace(self, headline=replace(self.headline, detail=" ".join([self.headline.detail, *sentences])))
 
     @classmethod
     def of(cls, findings: "Findings | Mapping[str, Any]") -> "Findings":
-        """Return findings as they are, or made of plain data such as `to_dict` gives or a JSON file holds.
+        """Return `findings` unchanged, or read from plain data such as those of `to_dict` or a JSON file.
 
         Examples
         --------
@@ -740,19 +740,19 @@ class Findings:
         Traceback (most recent call last):
         ValueError: findings.identity: given nothing, expected Identity
         """
-        found = from_dict(cls, findings, "findings")
-        version = found.identity.schema_version
+        record = from_dict(cls, findings, "findings")
+        version = record.identity.schema_version
         if version > SCHEMA_VERSION:
             raise ValueError(f"findings.identity.schema_version: given {version}, expected at most {SCHEMA_VERSION}")
-        return found
+        return record
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain data."""
-        found: dict[str, Any] = as_dict(self)
-        return found
+        """Return the findings as plain data."""
+        data: dict[str, Any] = as_dict(self)
+        return data
 
     def to_json(self) -> str:
-        """Return everything as JSON, the exact twin of the report."""
+        """Return the findings as JSON, with the same content as the report."""
         return json.dumps(self.to_dict(), indent=1, ensure_ascii=False)
 
 
@@ -783,15 +783,15 @@ def as_dict(record: Any) -> Any:
 
 
 def from_dict(kind: type[Record], value: object, path: str) -> Record:
-    """Return the record that plain data describe, checked against the annotations of its fields.
+    """Return the record read from plain data, checked against the annotations of its fields.
 
     Keys without a field are ignored, so that findings written by a later swapcal of the same schema version still
-    render. What is missing or null has its field's default, is None where the field allows it, and else NaN.
+    render. Missing or null values become the field's default, None where the field allows it, or else NaN.
 
     Raises
     ------
     ValueError
-        Naming the path, what was given there and what is expected.
+        If a value has another type; the message names its path, the value and the expected type.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Groups with their gaps drawn as intervals, and where the largest errors sit."""
+"""Sections on groups, with their gaps drawn as intervals, on numbers, and on the largest errors."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -51,33 +51,33 @@ WIDTH, HEIGHT = 168, 16
 def groups(findings: Findings) -> Html:
     """Write the group table."""
     counts = GroupCounts.of(findings)
-    everyone = [group for group in findings.groups if not (counts.joined and group.untested)]
-    shown = kept(everyone)
-    rest = hidden(len(shown), len(everyone), "group", _left_out(everyone, shown))
-    return section("groups", "Group by group", _lead(everyone, counts), _table(shown, counted(findings), counts), rest)
+    every = [group for group in findings.groups if not (counts.joined and group.untested)]
+    shown = kept(every)
+    note = hidden(len(shown), len(every), "group", _left_out(every, shown))
+    return section("groups", "Group by group", _lead(every, counts), _table(shown, counted(findings), counts), note)
 
 
-def kept(everyone: Sequence[GroupRow]) -> list[GroupRow]:
+def kept(groups: Sequence[GroupRow]) -> list[GroupRow]:
     """Keep the rows that matter when there are too many, in their order.
 
     >>> kept([])
     []
     """
-    if len(everyone) <= MOST_GROUPS:
-        return list(everyone)
-    order = sorted(range(len(everyone)), key=lambda i: (everyone[i].verdict != "miscalibrated", i))
-    return [everyone[i] for i in sorted(order[:MOST_GROUPS])]
+    if len(groups) <= MOST_GROUPS:
+        return list(groups)
+    order = sorted(range(len(groups)), key=lambda i: (groups[i].verdict != "miscalibrated", i))
+    return [groups[i] for i in sorted(order[:MOST_GROUPS])]
 
 
-def _left_out(everyone: Sequence[GroupRow], shown: Sequence[GroupRow]) -> str:
-    bad = sum(g.verdict == "miscalibrated" for g in everyone)
+def _left_out(groups: Sequence[GroupRow], shown: Sequence[GroupRow]) -> str:
+    bad = sum(g.verdict == "miscalibrated" for g in groups)
     bad -= sum(g.verdict == "miscalibrated" for g in shown)
     return f"{count(bad)} of them miscalibrated" if bad else "none of them miscalibrated"
 
 
-def _lead(everyone: Sequence[GroupRow], counts: GroupCounts) -> Html:
-    bad = sum(g.verdict == "miscalibrated" for g in everyone)
-    tested, others = sum(not g.small for g in everyone), sum(_sure(g) for g in everyone) - bad
+def _lead(groups: Sequence[GroupRow], counts: GroupCounts) -> Html:
+    bad = sum(g.verdict == "miscalibrated" for g in groups)
+    tested, others = sum(not g.small for g in groups), sum(_sure(g) for g in groups) - bad
     listed = "" if counts.tested <= tested else f", the {count(tested)} most doubtful listed"
     listed += f", {count(bad)} miscalibrated"
     listed += f", {count(others)} more off by more than chance" if others else ""
@@ -86,7 +86,7 @@ def _lead(everyone: Sequence[GroupRow], counts: GroupCounts) -> Html:
         f"{plural(counts.tested, 'group')} tested{listed}.{left} A positive gap means that "
         "outcomes happened more often than predicted, a negative one less often. The line spans the 95\u202f% "
         "interval. Intervals and p-values allow for all groups and ranges of predictions tested: in 95 of 100 audits "
-        "all intervals hold their true gaps. Errors smaller than the last figure would often go unnoticed."
+        "all intervals contain the true gaps. Errors smaller than the last figure would often be missed."
     )
     return prose(text)
 
@@ -99,8 +99,8 @@ def reach(shown: Sequence[GroupRow]) -> float:
     """
     solid = [g for g in shown if not g.small] or list(shown)
     ends = sorted(max(map(abs, ends), default=0.0) for ends in map(_ends, solid))
-    found = (abs(gap) for g in shown if _sure(g) and (gap := finite(g.gap)) is not None)
-    return max([1.15 * max(found, default=0.0), *ends[(4 * len(ends)) // 5 :][:1]]) or 0.01
+    gaps = (abs(gap) for g in shown if _sure(g) and (gap := finite(g.gap)) is not None)
+    return max([1.15 * max(gaps, default=0.0), *ends[(4 * len(ends)) // 5 :][:1]]) or 0.01
 
 
 def _sure(group: GroupRow) -> bool:
@@ -119,7 +119,7 @@ def _table(shown: Sequence[GroupRow], amount: str, counts: GroupCounts) -> Html:
         ("Predicted", "number"),
         ("Observed", "number"),
         ("p", "number"),
-        ("Noticed from (points)", "number"),
+        ("Detectable from (points)", "number"),
     ]
     rates = decimals([x for g in shown for x in (g.mean_p, g.mean_y)])
     gaps = max(rates, decimals([g.gap for g in shown]))
@@ -197,8 +197,8 @@ MOST_NUMBERS = 12
 
 def numbers(findings: Findings) -> Html:
     """Draw the gap along every number."""
-    everyone = findings.numbers or ()
-    shown = everyone[:MOST_NUMBERS]
+    curves = findings.numbers or ()
+    shown = curves[:MOST_NUMBERS]
     lead = prose(
         "The gap between observed and predicted along every number, in ranges that each hold about an eighth of the "
         "rows, as far as equal values allow. The bars are 95\u202f% intervals that allow for all groups, numbers and "
@@ -206,8 +206,8 @@ def numbers(findings: Findings) -> Html:
     )
     key = legend(("band", "95\u202f% interval of the gap"), ("observed", "gap"), ("beyond", "gap, beyond chance"))
     pictures = [_number(f"number-{k}", one, counted(findings)) for k, one in enumerate(shown, 1)]
-    rest = hidden(len(shown), len(everyone), "number", "the least doubtful")
-    return section("numbers", "Along the numbers", lead, tag("div", *pictures, class_="pair"), key, rest)
+    note = hidden(len(shown), len(curves), "number", "the least doubtful")
+    return section("numbers", "Along the numbers", lead, tag("div", *pictures, class_="pair"), key, note)
 
 
 def _number(name: str, curve: NumberCurve, amount: str) -> Html:
@@ -249,12 +249,12 @@ def _gap_mark(plot: Plot, k: int, row: GroupRow, amount: str) -> Html:
     return draw(k, row.gap, style, 3.5, title + sized(row.n, amount))
 
 
-# Witnesses: where the largest errors sit, in a sentence, a picture and the direction itself.
+# Witnesses: the largest errors, each with a sentence, a picture and its direction.
 
 MOST_WITNESSES, MOST_COEFFICIENTS, MOST_RESEMBLANCES, MOST_LEVELS = 6, 8, 3, 3
-"""How much of each list is shown."""
+"""Entries of each list shown at most."""
 AXIS = "score of the worst rule on the features"
-"""What a curve runs along unless its witness says otherwise."""
+"""Default title of a curve's axis."""
 MOST_BINS = 40
 """Bins drawn at most."""
 BAR_WIDTH, BAR_HEIGHT = 96, 12
@@ -263,19 +263,19 @@ BAR_WIDTH, BAR_HEIGHT = 96, 12
 
 def witnesses(findings: Findings) -> Html:
     """Write the worst witnesses."""
-    everyone = findings.witnesses
-    shown = everyone[:MOST_WITNESSES]
+    entries = findings.witnesses
+    shown = entries[:MOST_WITNESSES]
     beyond = findings.headline.beyond_chance
     lead = prose(
-        "" if beyond else "No error here is beyond chance; these come nearest to one. ",
-        "The errors over all levels, groups and rules on the features that were examined, the surest first, each with "
-        "the rows on which it is found. Read them as pointers to where forecasts and outcomes part ways. How sure one "
-        "can be is in the p-value and interval, which allow for everything examined, where there are any.",
+        "" if beyond else "None of these errors is significant; they come nearest to it. ",
+        "The errors over all levels, groups and rules on the features that were examined, the most significant first, "
+        "each with its rows. They show where forecasts and outcomes differ most. Where there are p-values and "
+        "intervals, these are simultaneous over everything examined.",
     )
     known = {quantity.name for quantity in findings.quantities}
     articles = [_witness(rank, witness, known, counted(findings)) for rank, witness in enumerate(shown, start=1)]
-    rest = hidden(len(shown), len(everyone), "smaller error", "the surest come first")
-    return section("witnesses", "Where the errors sit", lead, *articles, rest)
+    note = hidden(len(shown), len(entries), "smaller error", "the most significant come first")
+    return section("witnesses", "Largest errors", lead, *articles, note)
 
 
 def _witness(rank: int, witness: WitnessEntry, known: set[str], amount: str) -> Html:
@@ -295,7 +295,7 @@ def _witness(rank: int, witness: WitnessEntry, known: set[str], amount: str) -> 
 
 
 def _attained(witness: WitnessEntry, known: set[str]) -> Html:
-    """Say behind a fold which error of the theory these rows attain."""
+    """Write which error of the theory these rows attain, in a folded part."""
     if witness.quantity not in known:
         return Html("")
     attains = prose("This is where ", symbol(clip(witness.quantity, 80)), " is attained.")
@@ -357,9 +357,9 @@ def _direction(direction: Sequence[Term]) -> Html:
     largest = max(abs(c.coefficient) for c in shown) or 1.0
     columns = [("Feature", "name"), ("Weight", "glyph"), ("Coefficient", "number")]
     rows = [_coefficient(c, largest) for c in shown]
-    rest = hidden(len(shown), len(direction), "coefficient", "the smallest")
+    note = hidden(len(shown), len(direction), "coefficient", "the smallest")
     return join(
-        [table("The worst rule on the features: its weights, largest first.", columns, rows, style="direction"), rest]
+        [table("The worst rule on the features: its weights, largest first.", columns, rows, style="direction"), note]
     )
 
 
@@ -400,7 +400,7 @@ def _rate(point: CurvePoint, amount: str) -> Rate | None:
 
 
 def differences_tell_more(bins: Sequence[Rate]) -> bool:
-    """Tell whether predictions vary so much that the gaps to the outcomes would be too small to see.
+    """Return whether predictions vary so much that the gaps to the outcomes would be too small to see.
 
     >>> differences_tell_more([Rate(0.0, 0.1, 0.12, 9.0, None), Rate(1.0, 0.9, 0.91, 9.0, None)])
     True
@@ -449,5 +449,5 @@ def _writer(y: Axis, apart: bool) -> Callable[[float], str]:
 def _key(bins: Sequence[Rate]) -> Html:
     entries = [("predicted", "mean predicted"), ("observed", "observed rate")]
     if any(rate.band for rate in bins):
-        entries += [("beyond", "observed, beyond chance"), ("band", "what chance allows")]
+        entries += [("beyond", "observed, beyond chance"), ("band", "95 % band of chance")]
     return legend(*entries)

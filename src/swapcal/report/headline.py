@@ -1,4 +1,4 @@
-"""The top of the page: verdict, warnings, key figures, identity of the audit, and how to read it."""
+"""Sections on the verdict, its warnings, key figures, identity of the audit, and how to read it."""
 
 from collections.abc import Sequence
 
@@ -38,7 +38,7 @@ MOST_WARNINGS = 5
 
 
 def headline(findings: Findings) -> Html:
-    """Write the answer a reader without statistics needs."""
+    """Write the verdict, its sentences and warnings."""
     answer = findings.headline
     detail = answer.detail
     parts = [
@@ -55,7 +55,7 @@ def headline(findings: Findings) -> Html:
 
 
 def _subject(findings: Findings) -> Html:
-    """Name the predictor that the verdict is about, where there are two."""
+    """Name the predictor of the verdict, if there are two."""
     if findings.comparison is None:
         return Html("")
     after = findings.comparison.predictors[1]
@@ -63,7 +63,7 @@ def _subject(findings: Findings) -> Html:
 
 
 def strip(answer: Headline) -> Html:
-    """Show the interval of the worst error against the tolerance, on one line from zero; nothing without one."""
+    """Draw the interval of the worst error and the tolerance on one line from zero; empty without an interval."""
     low, high, tolerance = (finite(value) for value in (answer.low, answer.high, answer.tolerance))
     if low is None or high is None or tolerance is None:
         return Html("")
@@ -97,7 +97,7 @@ def _places(size: float) -> int:
 
 
 def key_figures(findings: Findings) -> Html:
-    """List the familiar numbers, each with a word on how to read it."""
+    """Write the familiar scores, each with a note on how to read it."""
     cells = [*_sizes(findings), *_scores(findings.scores)]
     return section("figures", "Key figures", facts(cells, "figures"))
 
@@ -109,7 +109,7 @@ def _sizes(findings: Findings) -> list[tuple[str, str]]:
     cells: list[tuple[str, str]] = [("Rows", _cell(count(n), note))]
     p = findings.headline.p_value
     if finite(p) is not None:
-        cells.append(("p-value", _cell(p_value(p), "of the verdict; small speaks against chance")))
+        cells.append(("p-value", _cell(p_value(p), "of the verdict; small means not by chance")))
     return cells
 
 
@@ -143,17 +143,17 @@ def _cell(value: str, note: str) -> Html:
     return join([tag("span", value, class_="value"), tag("span", note, class_="note")])
 
 
-# Identity: what is needed to repeat the audit.
+# Identity: data, versions and settings, to repeat the audit.
 
 MOST_FEATURES, MOST_SETTINGS = 60, 40
-"""How much of each list is shown."""
+"""Entries of each list shown at most."""
 
 
 def identity(findings: Findings) -> Html:
-    """Write what is needed to repeat the audit."""
+    """Write data, versions and settings, to repeat the audit."""
     subject = findings.identity
     parts = [facts(_pairs(subject), "identity"), _settings(subject)]
-    twin = "Every figure on this page is also in its JSON twin. The page holds aggregates only, no rows of data."
+    twin = "The JSON version has every figure of this page. The page holds aggregates only, no rows of data."
     return section("identity", "Identity of this audit", *parts, prose(twin, style="note"))
 
 
@@ -208,7 +208,7 @@ def _features(subject: Identity, names: Sequence[str]) -> Html:
 
 
 def _column(subject: Identity, name: str, length: int = NAME_LENGTH) -> Html:
-    """Show a column by its title, with its name beside it."""
+    """Write a column's title, followed by its name."""
     title = (subject.titles or {}).get(name)
     return given(name, length) if title is None else join([given(title, length), " (", given(name, length), ")"])
 
@@ -223,7 +223,7 @@ def _settings(subject: Identity) -> Html:
     return folded("Settings", facts(pairs, "identity")) if pairs else Html("")
 
 
-# How to read the page, and what it cannot tell.
+# How to read the page, and its limitations.
 
 READING = (
     (
@@ -246,9 +246,9 @@ READING = (
     ),
     (
         "p-value",
-        "How often chance alone would give an error at least this large somewhere, among all groups, features and "
-        "ranges of predictions examined, if every forecast were right. Under “Errors against chance” each row is a "
-        "test of its own.",
+        "The probability that chance alone gives an error at least this large somewhere, among all groups, features "
+        "and ranges of predictions examined, if every forecast is right. Under “Errors against chance” each row is a "
+        "separate test.",
     ),
     (
         "Gap",
@@ -266,14 +266,14 @@ READING = (
 )
 
 ALWAYS = (
-    "The audit judges only the rows it was given. If these rows do not represent the cases of interest, "
+    "The audit covers only the rows it was given. If these rows do not represent the cases of interest, "
     "neither does the verdict.",
-    "“No error found” means that no error beyond chance was found with this many rows and these features, not "
-    "that there is none. Smaller errors than the detectable ones may be present.",
+    "“No error found” means that no error was significant with this many rows and these features, not "
+    "that there is none. Errors smaller than the detectable ones may be present.",
     "A group, feature or interaction that is not among the features cannot be tested.",
     "The noise floor assumes that outcomes are independent given the forecasts. Clustered or repeated "
     "outcomes make chance errors larger than shown.",
-    "An error shown here says where forecasts and outcomes differ, not why.",
+    "The errors shown here are differences between forecasts and outcomes; their causes are not examined.",
 )
 
 
@@ -287,5 +287,5 @@ def reading(findings: Findings) -> Html:
 
 
 def limitations(findings: Findings) -> Html:
-    """List what the audit cannot tell, the caller's own notes first."""
+    """Write the limitations, those of this audit first."""
     return section("limitations", "Limitations", sentences(findings.notes), sentences(ALWAYS))

@@ -1,4 +1,4 @@
-"""HTML that escapes text, how numbers are written on the page, and the elements every section is made of."""
+"""Elements of a page: HTML that escapes text, formats of numbers, and layout."""
 
 import html
 import math
@@ -124,7 +124,7 @@ def clip(text: str, length: int) -> str:
 
 
 def clip_middle(text: str, length: int) -> str:
-    """Shorten a long name so that both its ends, which tell names apart, stay.
+    """Shorten a long name in the middle: the ends distinguish names.
 
     >>> clip_middle("feature = a very long value 17", 15)
     'feature…alue 17'
@@ -134,13 +134,13 @@ def clip_middle(text: str, length: int) -> str:
 
 
 def counted(findings: Findings) -> str:
-    """Return what is counted: rows, or their weight."""
+    """Return the title of counts: "Rows", or "Weight" if rows have weights."""
     identity = findings.identity
     return "Rows" if identity.total_weight == identity.n else "Weight"
 
 
 def sized(value: float | None, amount: str) -> str:
-    """Write how much something holds: rows, or their weight.
+    """Write a number of rows, or their weight.
 
     >>> sized(1204, "Rows"), sized(12.25, "Weight")
     ('1,204 rows', 'weight 12.2')
@@ -153,14 +153,14 @@ FEW_SMALL = 24
 
 
 class GroupCounts(NamedTuple):
-    """How many groups were tested, and how many are too small for it."""
+    """Numbers of groups tested, and of groups too small to be tested."""
 
     tested: int
     small: int
 
     @classmethod
     def of(cls, findings: Findings | ComparisonEntry) -> Self:
-        """Count the groups; files of earlier releases count those too small among the examined."""
+        """Return the counts; files of earlier releases count small groups among the examined."""
         listed = sum(group.small for group in findings.groups)
         examined = findings.groups_examined or len(findings.groups)
         small = findings.groups_small
@@ -168,12 +168,12 @@ class GroupCounts(NamedTuple):
 
     @property
     def joined(self) -> bool:
-        """Whether those too small share one row."""
+        """Whether the small groups share one row."""
         return self.small > FEW_SMALL
 
     @property
     def too_small(self) -> str:
-        """What those too small are, in words; empty without any."""
+        """The number of small groups in words; empty if there are none."""
         if not self.small:
             return ""
         return f"{plural(self.small, 'group')} {'is' if self.small == 1 else 'are'} too small to be tested"
@@ -216,7 +216,7 @@ def _scientific(x: float, digits: int) -> str:
 
 
 def minus(text: str) -> str:
-    """Write a leading hyphen as a minus sign; nothing is minus zero.
+    """Write a leading hyphen as a minus sign, and zero without a sign.
 
     >>> minus("-0.5"), minus("-0.0")
     ('−0.5', '0.0')
@@ -348,10 +348,10 @@ def plural(number: float, noun: str) -> str:
     return f"{count(number)} {noun if number == 1 else _IRREGULAR.get(noun, noun + 's')}"
 
 
-# Layout: the few page elements every section is made of.
+# Layout: the elements of sections.
 
 NAME_LENGTH = 100
-"""Longest name shown in full: a page must stay small and readable whatever the data call their groups."""
+"""Longest name shown in full: a page must stay small and readable with any names of groups."""
 SENTENCE_LENGTH = 800
 """Longest supplied sentence shown in full."""
 TALL = 30
@@ -366,8 +366,8 @@ _SHAPES = {
     "no error found": "M5 1A4 4 0 1 1 5 9A4 4 0 1 1 5 1Z",
     "undecided": "M5 1.5A3.5 3.5 0 1 1 5 8.5A3.5 3.5 0 1 1 5 1.5Z",
 }
-_SAID = {"small": "small error"}
-"""How a verdict is shown where it stands alone, unless by its own word."""
+_SHOWN = {"small": "small error"}
+"""Verdicts shown by other words where they stand alone."""
 
 
 def section(name: str, title: str, *content: str) -> Html:
@@ -412,26 +412,26 @@ def table(
     title = tag("caption", tag("span", caption, hint, class_="words")) if caption else ""
     whole = tag("table", title, tag("thead", head), body, class_=style)
     frame = "scroll tall" if tall else "scroll"
-    return tag("div", whole, class_=frame, tabindex="0", role="region", aria_label=f"Table: {plain(caption)}")
+    return tag("div", whole, class_=frame, tabindex="0", role="region", aria_label=f"Table: {first_sentence(caption)}")
 
 
 def _row(columns: Sequence[tuple[str, str]], cells: Sequence[str]) -> Html:
     first = tag("th", cells[0], scope="row", class_=columns[0][1] or None)
-    rest = (tag("td", cell, class_=kind or None) for cell, (_, kind) in zip(cells[1:], columns[1:], strict=True))
-    return tag("tr", first, *rest)
+    others = (tag("td", cell, class_=kind or None) for cell, (_, kind) in zip(cells[1:], columns[1:], strict=True))
+    return tag("tr", first, *others)
 
 
-def plain(caption: str) -> str:
-    """Reduce a caption to what fits an accessible label: its first sentence, without markup.
+def first_sentence(caption: str) -> str:
+    """Return the first sentence of a caption, without markup, for an accessible label.
 
-    >>> plain("Groups. Positive gap: more than predicted.")
+    >>> first_sentence("Groups. Positive gap: more than predicted.")
     'Groups'
     """
     return clip(caption.split(".")[0], 80) if not isinstance(caption, Html) else "figures"
 
 
 def folded(summary: str, *content: str) -> Html:
-    """Hide details until asked for; the page needs no script for it."""
+    """Write details that unfold on a click, without a script."""
     return tag("details", tag("summary", summary), *content)
 
 
@@ -465,14 +465,14 @@ def swatch(kind: str) -> Html:
 def badge(verdict: Word) -> Html:
     """Show a verdict as a shape and a word, so that colour is never the only sign."""
     shape = tag("svg", tag("path", d=_SHAPES[verdict]), width="10", height="10", aria_hidden="true")
-    return tag("span", shape, _SAID.get(verdict, verdict), class_=f"verdict {verdict.split()[0]}")
+    return tag("span", shape, _SHOWN.get(verdict, verdict), class_=f"verdict {verdict.split()[0]}")
 
 
 def hidden(shown: int, total: int, noun: str, rule: str) -> Html:
-    """Say how many rows are left out and by which rule; nothing when all are shown."""
+    """Write how many rows are left out and by which rule; empty when all are shown."""
     if shown >= total:
         return Html("")
-    text = f"{plural(total - shown, noun)} not shown ({rule}). The JSON twin of this page holds them all."
+    text = f"{plural(total - shown, noun)} not shown ({rule}). The JSON version of this page has them all."
     return prose(text, style="hidden-count")
 
 
@@ -480,12 +480,12 @@ def sentences(texts: Iterable[str], limit: int = 20) -> Html:
     """List supplied sentences."""
     everything = list(texts)
     items = [tag("li", clip(text, SENTENCE_LENGTH)) for text in everything[:limit]]
-    rest = hidden(len(items), len(everything), "note", "the first are shown")
-    return join([tag("ul", *items, class_="sentences"), rest]) if items else Html("")
+    note = hidden(len(items), len(everything), "note", "the first are shown")
+    return join([tag("ul", *items, class_="sentences"), note]) if items else Html("")
 
 
 def document(title: str, main: Html, generator: str | None = None) -> str:
-    """Write a whole page with its style sheet, as one file that needs nothing else."""
+    """Return a page with its style sheet, as one self-contained file."""
     metas = [
         tag("meta", charset="utf-8"),
         tag("meta", http_equiv="Content-Security-Policy", content=POLICY),

@@ -1,4 +1,4 @@
-"""Measures: errors beside chance and theorems, decisions and their costs, and the measures known by field."""
+"""Sections on measures: errors against chance and theorems, the certificate, decisions, and measures by field."""
 
 import math
 from collections.abc import Sequence
@@ -42,12 +42,12 @@ from swapcal.report.html import (
 from swapcal.report.reliability import percent_axis
 from swapcal.report.svg import Axis, Plot, covering, drawing, stretched
 
-# Noise floor: every error beside what chance alone would give, and beside what a theorem promises.
+# Noise floor: every error with its band of chance and the bound of its theorem.
 
 MOST_QUANTITIES = 30
 """Quantities shown at most."""
 LEVEL = 0.05
-"""Of each test on its own."""
+"""Level of each separate test."""
 STEEPEST = 2.0**-6
 """Smallest multiple of the noise floor that still has its own place on the axis; zero sits there too."""
 ROW = 46
@@ -56,15 +56,15 @@ ROW = 46
 
 def noise_floor(findings: Findings) -> Html:
     """Draw and list all errors."""
-    everyone = findings.quantities
-    shown = everyone[:MOST_QUANTITIES]
+    quantities = findings.quantities
+    shown = quantities[:MOST_QUANTITIES]
     lead = prose(
         "On finite data even perfect forecasts show some error. The grey band is where an error falls in "
-        "95 of 100 cases if every forecast is exactly right; an error to the right of its band is more "
-        "than chance explains."
+        "95 of 100 cases if every forecast is exactly right; an error to the right of its band is "
+        "significant."
     )
-    rest = hidden(len(shown), len(everyone), "quantity", "the first come first")
-    details = folded("Details: the errors of the theory, one by one", _picture(shown), _table(shown), rest)
+    note = hidden(len(shown), len(quantities), "quantity", "the first come first")
+    details = folded("Details: the errors of the theory, one by one", _picture(shown), _table(shown), note)
     return section("errors", "Errors against chance", lead, prose(_count(shown)), details)
 
 
@@ -75,8 +75,8 @@ def _count(quantities: Sequence[QuantityEntry]) -> str:
         return "No error here was compared with chance."
     return (
         f"{plural(len(tested), 'way')} of adding up all errors {'was' if len(tested) == 1 else 'were'} compared with "
-        f"chance, from plain calibration to the worst rule on the features at every level; {count(beyond)} of them "
-        f"{'lies' if beyond == 1 else 'lie'} beyond it (p at most {LEVEL:g}, each a test of its own)."
+        f"chance, from calibration alone to the worst rule on the features at every level; {count(beyond)} of them "
+        f"{'is' if beyond == 1 else 'are'} significant (p at most {LEVEL:g}, each a separate test)."
     )
 
 
@@ -217,7 +217,7 @@ def _term(quantity: QuantityEntry) -> Html:
     return join([tag("span", name, class_="line"), tag("span", meaning, class_="note")])
 
 
-# Certificate: what the forecaster that issued the predictions guarantees about them.
+# Certificate: the bounds of the forecaster that issued the predictions.
 
 MOST_PIECES = 20
 """Summands shown at most."""
@@ -237,9 +237,9 @@ def certificate(findings: Findings) -> Html:
 def _lead(forecaster: ForecasterEntry) -> Html:
     citation = forecaster.citation
     text = (
-        "These predictions come from a forecaster that bounds its own error as it runs. The "
-        "certificate holds for this very sequence, whatever produced the outcomes; it is a computed "
-        "number, not a rate. It is about the distributions from which levels were drawn, not about the mean forecasts."
+        "These predictions come from a forecaster that computes a bound on its own error as it runs. The "
+        "certificate holds for this sequence, whatever produced the outcomes; it is a computed number, not a rate. It "
+        "bounds the error of the distributions from which levels were drawn, not of the mean forecasts."
     )
     return prose(text + (f" Its a-priori counterpart: {clip(citation, 200)}." if citation else ""))
 
@@ -270,11 +270,11 @@ def _pieces(pieces: Sequence[CertificatePiece]) -> Html:
     total = sum(x for p in pieces if (x := finite(p.value)) is not None)
     columns = [("Piece", "name"), ("Amount", "number"), ("Share", "number")]
     rows = [[clip(p.name, 200), figure(p.value), _share(p.value, total)] for p in pieces]
-    return table("What the certificate is made of.", columns, rows, style="pieces")
+    return table("Parts of the certificate.", columns, rows, style="pieces")
 
 
 ISSUED = (
-    ("cal", "Distance from what happened", "mean over the levels, weighted by their outcomes"),
+    ("cal", "Calibration error", "mean over the levels, weighted by their outcomes"),
     ("smcal_1", "Along linear rules", "residuals times the worst linear rule of values up to 1, one for each level"),
     ("smcal_2", "The same, squared", "mean over the levels of its square"),
     ("somni", "Lost by decisions", "by convex losses of slope up to 1 to affine rules, one of each for each level"),
@@ -285,7 +285,7 @@ def _drawn(issued: IssuedEntry | None) -> Html:
     if issued is None:
         return Html("")
     rows = [[name, meaning, figure(getattr(issued, field))] for field, name, meaning in ISSUED]
-    columns = [("Error", "name"), ("What it is", "text"), ("Per outcome", "number")]
+    columns = [("Error", "name"), ("Meaning", "text"), ("Per outcome", "number")]
     caption = (
         f"The levels themselves, as they were drawn, over {count(issued.labels)} outcomes: exact sums, chance included."
     )
@@ -297,7 +297,7 @@ def _share(value: float | None, total: float) -> str:
     return percent(None if x is None or total <= 0 else x / total, 0)
 
 
-# Decisions: what acting on the forecasts costs, and how much any alternative could save.
+# Decisions: the cost of acting on the forecasts, and the most that alternatives could save.
 
 MOST_DECISIONS = 30
 """Losses shown at most."""
@@ -305,8 +305,8 @@ MOST_DECISIONS = 30
 
 def decisions(findings: Findings) -> Html:
     """Write the table of losses."""
-    everyone = findings.decisions or ()
-    shown = everyone[:MOST_DECISIONS]
+    entries = findings.decisions or ()
+    shown = entries[:MOST_DECISIONS]
     lead = prose(
         "For each loss, the forecast is turned into the action that is best if the forecast is right. "
         "Regret is the mean cost above the best alternative found; a certificate, where there is one, is "
@@ -315,8 +315,8 @@ def decisions(findings: Findings) -> Html:
     columns = [("Loss", "name"), ("Mean cost", "number"), ("Regret", "number"), ("Certificate", "number")]
     columns.append(("Best alternative", "text"))
     caption = "Decisions. Mean cost per row of acting on the forecasts."
-    rest = hidden(len(shown), len(everyone), "loss", "the first come first")
-    return section("decisions", "Decisions", lead, table(caption, columns, list(map(_decision_row, shown))), rest)
+    note = hidden(len(shown), len(entries), "loss", "the first come first")
+    return section("decisions", "Decisions", lead, table(caption, columns, list(map(_decision_row, shown))), note)
 
 
 def _decision_row(decision: DecisionEntry) -> list[str]:
@@ -333,29 +333,29 @@ MOST_DRAWN = 200
 
 def conventional(findings: Findings) -> Html:
     """Write the measures as a table and draw their curves; none of them enters the verdict."""
-    found = findings.conventional
-    if found is None:
+    entry = findings.conventional
+    if entry is None:
         return Html("")
     lead = prose(
-        "Measures by the names that medicine, meteorology and machine learning know them by. Intervals hold one at a "
-        "time, for independent rows; the verdict above comes from the simultaneous test."
+        "Measures under their names in medicine, meteorology and machine learning. Each interval is separate, for "
+        "independent rows; the verdict above comes from the simultaneous test."
     )
     columns = [("Measure", "name"), ("Value", "number"), ("95\u202f% interval", "number"), ("Reading", "")]
-    rows = [row for row in (*_lines(found), *_errors(found)) if row]
-    pictures = [picture for picture in (_isotonic(found.isotonic), _decisions(found.net_benefit)) if picture]
+    rows = [row for row in (*_lines(entry), *_errors(entry)) if row]
+    pictures = [picture for picture in (_isotonic(entry.isotonic), _decisions(entry.net_benefit)) if picture]
     drawn = tag("div", *pictures, class_="pair") if pictures else Html("")
     return section("conventional", "Measures by field", lead, table("Measures by field", columns, rows), drawn)
 
 
-def _lines(found: ConventionalEntry) -> list[list[str]]:
+def _lines(entry: ConventionalEntry) -> list[list[str]]:
     entries = [
-        ("Calibration slope", found.slope, "1 is right; below 1, forecasts are too extreme"),
+        ("Calibration slope", entry.slope, "1 is right; below 1, forecasts are too extreme"),
         (
             "Calibration in the large",
-            found.intercept,
+            entry.intercept,
             "intercept at slope 1; 0 is right, above 0 forecasts are too low",
         ),
-        ("O:E ratio", found.observed_expected, "observed over expected; 1 is right"),
+        ("O:E ratio", entry.observed_expected, "observed over expected; 1 is right"),
     ]
     return [
         [name, figure(triple[0]), f"{figure(triple[1])} to {figure(triple[2])}", reading]
@@ -364,15 +364,15 @@ def _lines(found: ConventionalEntry) -> list[list[str]]:
     ]
 
 
-def _errors(found: ConventionalEntry) -> list[list[str]]:
+def _errors(entry: ConventionalEntry) -> list[list[str]]:
     split = (
-        f"Brier score = {figure(found.miscalibration)} − {figure(found.discrimination)} + {figure(found.uncertainty)}"
+        f"Brier score = {figure(entry.miscalibration)} − {figure(entry.discrimination)} + {figure(entry.uncertainty)}"
     )
     entries = [
-        ("Debiased ECE", found.debiased_ece, "root mean square gap over levels, less what chance adds"),
-        ("Miscalibration (CORP)", found.miscalibration, f"{split}: miscalibration, discrimination, uncertainty"),
-        ("Averaged two-bin error", found.two_bin, f"{figure(found.two_bin_expected)} on average if right"),
-        ("Cutoff error", found.cutoff, f"above {figure(found.cutoff_chance)} in 2.5\u202f% of samples if right"),
+        ("Debiased ECE", entry.debiased_ece, "root mean square gap over levels, corrected for noise"),
+        ("Miscalibration (CORP)", entry.miscalibration, f"{split}: miscalibration, discrimination, uncertainty"),
+        ("Averaged two-bin error", entry.two_bin, f"{figure(entry.two_bin_expected)} on average if right"),
+        ("Cutoff error", entry.cutoff, f"above {figure(entry.cutoff_chance)} in 2.5\u202f% of samples if right"),
     ]
     return [[name, figure(value), "", reading] for name, value, reading in entries if finite(value) is not None]
 
@@ -404,17 +404,17 @@ def _decisions(points: Sequence[NetBenefitPoint]) -> Html:
     floor = -0.05 * max(max(point.everyone, point.high) for point in shown)
     heights = [floor, *(point.high for point in shown)]
     plot = Plot(Axis(shown[0].threshold, shown[-1].threshold), covering(heights))
-    everyone = [(p.threshold, p.everyone if p.everyone >= plot.y.low else None) for p in shown]
+    always = [(p.threshold, p.everyone if p.everyone >= plot.y.low else None) for p in shown]
     band = [(p.threshold, max(p.low, plot.y.low), p.high) for p in shown]
     shapes = [
         stretched(plot.area(band, "band")),
         plot.x_axis(plot.x.ticks(), percent_axis(plot.x)),
         plot.y_axis(plot.y.ticks(), lambda value: f"{value:.3g}"),
         plot.segment(plot.x.low, 0.0, plot.x.high, 0.0, "ideal"),
-        stretched(plot.line(everyone, "predicted")),
+        stretched(plot.line(always, "predicted")),
         stretched(plot.line([(p.threshold, max(p.benefit, plot.y.low)) for p in shown], "observed-line")),
     ]
-    text = "Net benefit of acting on forecasts from each threshold on, beside acting always and never."
+    text = "Net benefit of acting on forecasts from each threshold on, against acting always and never."
     key = legend(("observed-line", "by forecast"), ("predicted", "act always"), ("ideal", "act never"))
     return exhibit(
         "Net benefit, by threshold", drawing("benefit", "Decision curve", text, *shapes, style="square"), key
@@ -422,6 +422,6 @@ def _decisions(points: Sequence[NetBenefitPoint]) -> Html:
 
 
 def _where_decisions_differ(points: Sequence[NetBenefitPoint]) -> list[NetBenefitPoint]:
-    """Return the thresholds up to the last one at which acting by forecast is not the same as never acting."""
+    """Return the thresholds up to the last one at which acting by forecast differs from never acting."""
     last = max((i for i, point in enumerate(points) if point.high > 0), default=-1)
     return list(points[: last + 2])

@@ -1,4 +1,4 @@
-"""Pages: the report of an audit and of a monitor, each as one file that needs nothing else."""
+"""Pages: the report of an audit and of a monitor, each as one self-contained file."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import log10
@@ -35,7 +35,7 @@ from swapcal.report.svg import Axis, Plot, drawing, spread, stretched
 
 
 class Section(NamedTuple):
-    """One section of the page, left out where its field is missing or empty."""
+    """One section of the page, left out if its field is missing or empty."""
 
     anchor: str
     short: str
@@ -59,20 +59,19 @@ SECTIONS = (
     Section("limitations", "Limitations", limitations),
     Section("identity", "Identity", identity),
 )
-"""In the order of the page."""
+"""Sections in the order of the page."""
 
 
 def render(findings: Findings | Mapping[str, Any]) -> str:
     """Render findings as one self-contained HTML page.
 
-    The page holds aggregates only, draws inline SVG, runs no script and loads nothing; it stays below 1 MB
-    whatever the findings hold, because every list is cut at a fixed length and the rest is counted. Equal
-    findings give equal pages.
+    The page holds aggregates only, draws inline SVG, runs no script and loads nothing. It stays below 1 MB, because
+    every list is cut at a fixed length, with a count of what is left out. Equal findings give equal pages.
 
     Parameters
     ----------
     findings : Findings or mapping
-        What `to_findings` of an audit returns, or the same as plain data: what `to_dict` returns or a JSON file holds.
+        The result of an audit's `to_findings`, or the same as plain data, from `to_dict` or a JSON file.
 
     Returns
     -------
@@ -94,12 +93,12 @@ def render(findings: Findings | Mapping[str, Any]) -> str:
     >>> page.startswith("<!doctype html>"), "Three rows are too few to tell." in page
     (True, True)
     """
-    found = Findings.of(findings)
-    bodies = {section: section.write(found) for section in SECTIONS if getattr(found, section.field)}
+    record = Findings.of(findings)
+    bodies = {section: section.write(record) for section in SECTIONS if getattr(record, section.field)}
     written = {section: body for section, body in bodies.items() if body}
-    first = contest(found) if found.contest else gain(found)
-    main = tag("main", _top(found), first, headline(found), _contents(written), *written.values())
-    subject = found.identity
+    first = contest(record) if record.contest else gain(record)
+    main = tag("main", _top(record), first, headline(record), _contents(written), *written.values())
+    subject = record.identity
     generator = "swapcal " + clip(subject.swapcal_version, 40)
     return document(clip(subject.title, 200) + " – calibration audit", main, generator)
 
@@ -138,8 +137,8 @@ READING = (
 
 def render_monitoring(summary: Mapping[str, Any]) -> str:
     """Render the summary of a monitor (see `swapcal.Monitor.summary`) as one self-contained HTML page."""
-    found = summary.get("warnings", [])[:MOST_GROUPS]
-    warnings = [prose(tag("strong", "Warning: "), clip(warning, 600), style="warning") for warning in found]
+    listed = summary.get("warnings", [])[:MOST_GROUPS]
+    warnings = [prose(tag("strong", "Warning: "), clip(warning, 600), style="warning") for warning in listed]
     headline = tag("div", prose(clip(summary["sentence"], 800), style="sentence"), *warnings, class_="headline")
     body = [_monitor_top(summary), headline, _alarms(summary), _pictures(summary), _sizes(summary)]
     body += [section("reading", "How to read", sentences(READING)), _settings(summary)]
@@ -162,8 +161,8 @@ def _alarms(summary: Mapping[str, Any]) -> Html:
     columns = [("Group", "name"), ("Forecasts", "name"), ("Gap, points", "number"), ("Interval", "number")]
     columns += [(name, "name") for name in ("Raised", "Strongest", "Ended")]
     cells = [_logged(alarm) for alarm in log[-MOST_SIZES:]]
-    rest = hidden(len(cells), len(log), "alarm", "the latest are shown")
-    return join([now, section("log", "Log of alarms", lead, table("Log of alarms", columns, cells), rest)])
+    note = hidden(len(cells), len(log), "alarm", "the latest are shown")
+    return join([now, section("log", "Log of alarms", lead, table("Log of alarms", columns, cells), note)])
 
 
 def _logged(alarm: Mapping[str, Any]) -> list[str]:
@@ -180,9 +179,9 @@ def _pictures(summary: Mapping[str, Any]) -> Html:
     if not drawn:
         return Html("")
     pictures = [_picture(f"evidence-{k}", entry, summary["run_length"]) for k, entry in enumerate(drawn)]
-    rest = hidden(len(drawn), len(summary["history"]), "listed group", "the strongest are drawn")
+    note = hidden(len(drawn), len(summary["history"]), "listed group", "the strongest are drawn")
     lead = prose("Evidence against each group, as powers of ten. The dashed line is where an alarm is raised.")
-    return section("evidence", "Evidence over time", lead, *pictures, rest)
+    return section("evidence", "Evidence over time", lead, *pictures, note)
 
 
 def _picture(name: str, entry: Mapping[str, Any], run_length: float) -> Html:
@@ -214,9 +213,9 @@ def _sizes(summary: Mapping[str, Any]) -> Html:
     rows = sorted(summary["sizes"], key=lambda row: -float(row["rows"]))
     columns = [("Group", "name"), ("Rows", "number"), ("Gap, points", "number"), ("Interval", "number")]
     cells = [_size(row) for row in rows[:MOST_SIZES]]
-    rest = hidden(len(cells), len(rows), "group", "the largest are shown")
+    note = hidden(len(cells), len(rows), "group", "the largest are shown")
     caption = "Observed minus forecast since the first row, with intervals that hold at all times."
-    return section("groups", "Groups", table(caption, columns, cells), rest) if cells else Html("")
+    return section("groups", "Groups", table(caption, columns, cells), note) if cells else Html("")
 
 
 def _size(row: Mapping[str, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What was observed at each predicted probability, with the band chance allows, and the same over time."""
+"""Sections on reliability: observed rates by predicted probability, with the band of chance, and over time."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ from swapcal.report.html import (
 )
 from swapcal.report.svg import Axis, Plot, covering, drawing, spread, stretched
 
-# Reliability: what was observed at each predicted probability, with the band chance allows.
+# Reliability: observed rates by predicted probability, with the band of chance.
 
 MOST_LEVELS = 256
 """Levels drawn at most; the ones with most rows are kept."""
@@ -46,7 +46,7 @@ MOST_BARS = 100
 
 
 def outside(value: float | None, low: float | None, high: float | None) -> bool:
-    """Tell whether a value lies beyond a band; without a band nothing does.
+    """Return whether a value lies beyond a band; False without a band.
 
     >>> outside(0.4, 0.1, 0.3), outside(0.4, None, None)
     (True, False)
@@ -57,7 +57,7 @@ def outside(value: float | None, low: float | None, high: float | None) -> bool:
 
 @dataclass(frozen=True)
 class Rate:
-    """What was predicted and what was seen on some rows; `x` is where the pair stands in a picture.
+    """Predicted and observed rate of some rows; `x` is their position in a picture.
 
     >>> rate = Rate.of(0.5, 0.3, 0.35, 1200, 0.28, 0.33)
     >>> rate.beyond, round(rate.gap, 2), rate.band
@@ -83,7 +83,7 @@ class Rate:
         high: float | None,
         amount: str = "Rows",
     ) -> "Rate | None":
-        """Make a rate of figures that may be missing; None when it cannot be drawn."""
+        """Return a rate from figures that may be missing; None if it cannot be drawn."""
         at, predicted, observed, bottom, top = map(finite, (x, p, y, low, high))
         if at is None or predicted is None or observed is None:
             return None
@@ -119,7 +119,7 @@ def reliability(findings: Findings) -> Html:
 
 
 def predicted_against_observed(levels: Sequence[Level], density: Density | None, amount: str) -> Html:
-    """Draw levels, whose sizes are an `amount` of rows or weight, as a section; nothing without any to draw."""
+    """Draw levels, whose sizes are an `amount` of rows or weight, as a section; empty without levels to draw."""
     rates = rates_of(levels, amount)
     if not rates:
         return Html("")
@@ -131,13 +131,13 @@ def predicted_against_observed(levels: Sequence[Level], density: Density | None,
         ("beyond", "observed, outside the band"),
         ("ideal", "perfect agreement"),
     )
-    rest = hidden(
+    note = hidden(
         len(shown),
         len(rates),
         "level",
         f"those with the least {amount.lower()}" if amount == "Weight" else "those with the fewest rows",
     )
-    parts = [_lead(shown), curves, key, rest, _figures(shown, amount)]
+    parts = [_lead(shown), curves, key, note, _figures(shown, amount)]
     return section("reliability", "Predicted against observed", *parts)
 
 
@@ -163,17 +163,17 @@ def busiest(rates: Sequence[Rate]) -> list[Rate]:
 
 def _lead(rates: Sequence[Rate]) -> Html:
     beyond = sum(rate.beyond for rate in rates)
-    found = f"{count(beyond)} of the {plural(len(rates), 'level')} drawn"
+    outside_band = f"{count(beyond)} of the {plural(len(rates), 'level')} drawn"
     text = (
         "If the forecasts are right, things given a probability of 30\u202f% happen about 30\u202f% of the "
-        f"time: the marks follow the diagonal. Here, {found} {'lies' if beyond == 1 else 'lie'} outside the "
-        "band that chance allows. The second picture shows the same marks as differences, enlarged."
+        f"time: the marks follow the diagonal. Here, {outside_band} {'lies' if beyond == 1 else 'lie'} outside the "
+        "95\u202f% band of chance. The second picture shows the same marks as differences, enlarged."
     )
     return prose(text)
 
 
 def part_worth_drawing(rates: Sequence[Rate]) -> Axis:
-    """Return all of [0, 1] unless everything sits in a narrow part of it.
+    """Return the axis [0, 1], or a narrower one if all rates lie in a narrow part of it.
 
     >>> part_worth_drawing([Rate(v, v, v, 1.0, None) for v in (0.002, 0.01, 0.02)])
     Axis(low=0.0, high=0.0245)
@@ -307,21 +307,21 @@ def timeline(findings: Findings) -> Html:
         return Html("")
     periods = given[-MOST_PERIODS:]
     error = findings.timeline_error or "Error"
-    rest = hidden(len(periods), len(given), "earlier period", "the latest are drawn")
+    note = hidden(len(periods), len(given), "earlier period", "the latest are drawn")
     amount = counted(findings)
     pictures = [_rates(periods, amount), _errors(periods, error, amount)]
-    return section("time", "Over time", _timeline_lead(periods), *pictures, rest)
+    return section("time", "Over time", _timeline_lead(periods), *pictures, note)
 
 
 def _timeline_lead(periods: Sequence[Period]) -> Html:
     judged = [p for p in periods if finite(p.error) is not None and finite(p.null_high) is not None]
     beyond = sum(_beyond(p) for p in judged)
     if not judged:
-        return prose("How predicted and observed rates moved together.")
+        return prose("Predicted and observed rates over time.")
     expected = 0.025 * len(judged)
     usual = f"about {expected:.0f}" if expected >= 1 else "fewer than one"
     text = (
-        f"In {count(beyond)} of {plural(len(judged), 'period')} the error exceeds what chance allows; "
+        f"In {count(beyond)} of {plural(len(judged), 'period')} the error exceeds its 95\u202f% band of chance; "
         f"correct forecasts would exceed it in {usual}."
     )
     return prose(text)
@@ -402,7 +402,7 @@ def _errors(periods: Sequence[Period], error: str, amount: str) -> Html:
         stretched(plot.line(((i, finite(p.error)) for i, p in enumerate(periods)), "observed-line")),
         *_error_dots(plot, periods, amount),
     ]
-    text = f"{plain_symbol(error)} in each period, with the band that chance allows."
+    text = f"{plain_symbol(error)} in each period, with the band of chance."
     picture = drawing("errors", "Error over time", text, *shapes, style="wide")
     key = legend(("band", "chance"), (_swatch(periods), "error, within chance"), ("beyond", "error, beyond chance"))
     return exhibit(symbol(clip(error[:1].upper() + error[1:], 120)), picture, key)

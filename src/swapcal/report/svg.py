@@ -60,7 +60,7 @@ def spread(n: int, wanted: int) -> list[int]:
 
 
 def round_step(rough: float) -> float:
-    """Return 1, 2 or 5 times a power of ten, close above `rough`; 0 for nothing to step over.
+    """Return 1, 2 or 5 times a power of ten, close above `rough`; 0 for an empty interval.
 
     >>> round_step(0.17), round_step(30), round_step(0)
     (0.2, 50.0, 0.0)
@@ -72,7 +72,7 @@ def round_step(rough: float) -> float:
 
 
 def covering(values: Iterable[float], margin: float = 0.06) -> Axis:
-    """Return a scale that holds all values with a margin; a sensible one for none or one value.
+    """Return a scale that covers all values with a margin; a default one for fewer than two values.
 
     >>> covering([0.0, 1.0], margin=0.1)
     Axis(low=-0.1, high=1.1)
@@ -110,7 +110,7 @@ class Plot:
         return self._mark(x, y, style, label, shape)
 
     def diamond(self, x: float, y: float, style: str, radius: float = 3.5, title: str | None = None) -> Html:
-        """Draw a mark whose shape, not only its colour, says "beyond chance"."""
+        """Draw a mark whose shape, not only its colour, means "beyond chance"."""
         label = [tag("title", title)] if title else []
         r = coordinate(radius * 1.3)
         return self._mark(x, y, style, label, tag("path", d=f"M0-{r}L{r} 0L0 {r}L-{r} 0Z"))
@@ -174,7 +174,7 @@ def _runs(series: Iterable[tuple[float, float | None]]) -> list[list[tuple[float
 
 
 def stretched(*shapes: str) -> Html:
-    """Hold lines and areas in a drawing that stretches with the plot."""
+    """Wrap lines and areas in a drawing that stretches with the plot."""
     return tag("svg", *shapes, viewBox=f"0 0 {UNIT} {UNIT}", preserveAspectRatio="none", class_="stretch")
 
 
