@@ -1,4 +1,4 @@
-"""`Alarm`: the group that is miscalibrated, the range and direction, the start and the size; times and sizes."""
+"""Alarms: a miscalibrated group with range, direction, start and size; episodes; the lifetime test."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -101,7 +101,7 @@ LOW, HIGH = "too low", "too high"
 
 
 class Alarm(NamedTuple):
-    """One group whose error exceeds the tolerance, or did until the alarm ended.
+    """One group whose error exceeds the tolerance, or exceeded it until the alarm ended.
 
     A gap is observed minus forecast, as a rate, over the rows from `since` to `strongest`. All intervals of all groups
     at all times hold together with probability 1 − alpha, however often you look.
@@ -133,7 +133,7 @@ class Alarm(NamedTuple):
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The interval of the gap, None where it contains 0: a few rows may prove an error that they cannot measure."""
+        """The interval of the gap; None if it contains 0, as a few rows may show an error but not its size."""
         return None if self.low <= 0 <= self.high else (self.low, self.high)
 
     @property
@@ -155,9 +155,9 @@ class Alarm(NamedTuple):
         """Return plain data, with times as shown."""
         times = {name: show(getattr(self, name), self.clock) for name in ("raised", "since", "strongest")}
         ended = None if self.ended is None else show(self.ended, self.clock)
-        plain = self._asdict() | times | {"ended": ended, "forecasts": list(self.forecasts), "sentence": self.sentence}
-        del plain["clock"]
-        return plain
+        data = self._asdict() | times | {"ended": ended, "forecasts": list(self.forecasts), "sentence": self.sentence}
+        del data["clock"]
+        return data
 
     def _where(self) -> str:
         low, high = self.forecasts
@@ -256,33 +256,33 @@ def _size(since: float, rows: float, total: float, squares: float, tail: float, 
 
 @dataclass
 class Episode:
-    """The entry of the log with the most evidence, when the first of its kin was raised and when the last ended."""
+    """An alarm of the log with the most evidence, when the first of its episode was raised and when the last ended."""
 
     strongest: Array
     raised: float
     ended: float
 
     def absorbs(self, entry: Array) -> bool:
-        """Tell whether a weaker alarm shows the same error: raised after this one's start, and not apart in time."""
+        """Return whether a weaker alarm shows the same error: raised after this one's start, and not apart in time."""
         together = entry[RAISED] <= self.ended and entry[ENDED] >= self.raised
         return bool(together and self.strongest[ENDED + 1 + SINCE] <= entry[RAISED])
 
 
 def episodes(log: Array, nodes: int) -> list[Episode]:
     """Return the alarms of groups, the strongest first; entries of the log are alarms of single ranges of forecasts."""
-    found: dict[tuple[int, int], list[Episode]] = {}
+    by_side: dict[tuple[int, int], list[Episode]] = {}
     for entry in log[np.argsort(-log[:, PEAK], kind="stable")]:
-        known = found.setdefault((int(entry[CELL]) // nodes, int(entry[SIDE])), [])
+        known = by_side.setdefault((int(entry[CELL]) // nodes, int(entry[SIDE])), [])
         kin = next((episode for episode in known if episode.absorbs(entry)), None)
         if kin is None:
             known.append(Episode(entry, float(entry[RAISED]), float(entry[ENDED])))
         else:
             kin.raised, kin.ended = min(kin.raised, float(entry[RAISED])), max(kin.ended, float(entry[ENDED]))
-    merged = [episode for known in found.values() for episode in known]
+    merged = [episode for known in by_side.values() for episode in known]
     return sorted(merged, key=lambda episode: -float(episode.strongest[PEAK]))
 
 
-# Lifetime: the one test over everything since the first row.
+# Lifetime: the test over all rows since the first.
 
 
 class Lifetime(NamedTuple):

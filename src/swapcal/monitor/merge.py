@@ -1,4 +1,4 @@
-"""Joining: two monitors as one, for rows that followed each other or were seen side by side."""
+"""Merging: two monitors as one, for consecutive or parallel rows."""
 
 import numpy as np
 
@@ -46,7 +46,7 @@ RUN_CLOCKS = np.isin(np.arange(state.RUN), [state.BEGAN, state.LASTED])
 
 
 def after(first: Bets, later: Bets) -> Bets:
-    """Return the monitor of the first one's rows followed by the later one's, which started fresh."""
+    """Return the monitor of the first one's rows followed by those of the later one, which started empty."""
     _require_kin(first, later)
     if first.clock_kind not in (None, alarms.ROW_NUMBERS) and later.rows and later.first_clock < first.last_clock:
         raise ValueError("then: given a monitor whose rows begin before this one's end, expected a later one")
@@ -70,7 +70,7 @@ def after(first: Bets, later: Bets) -> Bets:
 
 
 def beside(one: Bets, other: Bets) -> Bets:
-    """Return one monitor for rows that two saw side by side."""
+    """Return one monitor for the rows of two parallel ones."""
     _require_kin(one, other)
     joined = _empty(one, other)
     joined.shards = one.shards + other.shards
@@ -97,7 +97,7 @@ def _require_kin(one: Bets, other: Bets) -> None:
     sources = [monitor.group_index for monitor in (one, other) if monitor.rows]
     if len(sources) == 2 and any(index.learning or index.bins != sources[0].bins for index in sources):
         raise ValueError(
-            "monitors: given edges of numbers that each learned by itself, expected the same: learn them once, and "
+            "monitors: given different learned edges of numbers, expected the same: learn them once, and "
             "give every part bins=monitor.edges"
         )
     if shared := len(one.clusters & other.clusters):
@@ -127,7 +127,7 @@ def _admit_after(joined: GroupIndex, first: GroupIndex, later: GroupIndex) -> No
 
 
 def _admit_beside(joined: GroupIndex, one: GroupIndex, other: GroupIndex) -> None:
-    """Admit the groups of both, each with the smaller of its shares, which both have reserved."""
+    """Admit the groups of both, each with the smaller of its two shares."""
     for group in [*one.groups, *other.groups]:
         position = joined.columns.index(group.column)
         if group.category not in joined.seen[position]:
@@ -169,7 +169,7 @@ def _logged(joined: Bets, source: Bets, shift: float) -> Array:
 
 
 def _notice(joined: Bets) -> None:
-    """Latch alarms that only the joined bets raise, and end those that the joined bets end."""
+    """Raise alarms that only the joined bets raise, and end those that the joined bets end."""
     bet_state, before = joined.live_bet_state(), joined.open_alarms()
     peaks = bet_state.notes[:, CHANGE_PEAK : CHANGE_PEAK + 2].copy()
     for at, values, limit in (
@@ -185,7 +185,7 @@ def _notice(joined: Bets) -> None:
 
 
 def consecutive(first: BetState, second: BetState) -> BetState:
-    """Return the book of one monitor that had seen the rows of both, one after the other.
+    """Return the bets of one monitor on the rows of both, one after the other.
 
     Wealth multiplies. The sums are affine in where they start, so S = S₂ + S₁·W₂, and the cumulative sum is
     max(C₁·W₂, C₂). Alarms raised within the second part because of the first are seen only if they last to its end.
@@ -205,7 +205,7 @@ def consecutive(first: BetState, second: BetState) -> BetState:
 
 
 def parallel(first: BetState, second: BetState) -> BetState:
-    """Return one book for rows that two monitors saw side by side.
+    """Return the bets of one monitor on the rows of two parallel ones.
 
     Wealth multiplies, in whatever order the rows are interleaved. Sums add: S₁ + S₂ grows by at most one per row of
     either, so the mean run length counts the rows of both. The estimated start is that of the stronger one.
@@ -228,7 +228,7 @@ def _multiplied(bets: Array, first: BetState, second: BetState) -> Array:
 
 
 def _marked(first: BetState, second: BetState, beside: float) -> Array:
-    """Return the marks of the stronger alarm; rows of the other that came before (or beside) its start count as such.
+    """Return the marks of the stronger alarm; rows of the other before (or parallel to) its start count as earlier.
 
     More rows before a start make its interval wider, never narrower.
     """
@@ -240,9 +240,9 @@ def _marked(first: BetState, second: BetState, beside: float) -> Array:
 
 
 def _noted(first: BetState, second: BetState) -> Array:
-    """Add what is counted; of each change alarm keep the earlier time and the larger peak.
+    """Add the counts; of each change alarm keep the earlier time and the larger peak.
 
-    Lifetime peaks of the first stay: its rows are a beginning of the joined rows. Those of the second were another bet.
+    Lifetime peaks of the first stay, as its rows begin the joined rows. Those of the second belong to another bet.
     """
     notes = first.notes.copy()
     notes[:, ADDED] += second.notes[:, ADDED]

@@ -49,7 +49,7 @@ from swapcal.monitor.state import LN10, Bets
 from swapcal.tables.frame import columns_from, made_frame
 
 MOST_SHOWN = 5  # alarms in a notebook
-LEAST_AROUND = 50.0  # rows of a range that says how sure a forecast is
+LEAST_AROUND = 50.0  # least rows of a range in `around`
 
 
 class Monitor:
@@ -183,7 +183,7 @@ class Monitor:
         p, y : mean forecasts and outcomes in [0, 1], as arrays, or as numbers for one row
         time : of every row, numbers or dates that never decrease; row numbers if it is never given
         weights : of every row, one over the probability with which its outcome was obtained: from 1 to `max_weight`.
-            Not for other purposes: a bet is one row, and the second bet on a row would know its outcome
+            Not for other purposes: a bet is one row, and the second bet on a row could depend on its outcome
         """
         if isinstance(p, (int, float)) or np.ndim(p) == 0:
             if np.ndim(y) != 0:
@@ -227,7 +227,7 @@ class Monitor:
         """Kind of the clock: "rows", "numbers" or "dates"; None before the first row."""
         return self._bets.clock_kind
 
-    # ------------------------------------------------------------------ answers
+    # ------------------------------------------------------------------ results
 
     def alarms(self) -> list[Alarm]:
         """Return the alarms that are raised now, one per group, its strongest: change alarms, then lifetime alarms."""
@@ -253,9 +253,9 @@ class Monitor:
         >>> [(alarm.direction, alarm.ended is None) for alarm in monitor.log()]
         [('too high', False), ('too high', True)]
         """
-        weights, found = self._bets.log_weights(), self._episodes()
-        listed = {int(episode.strongest[CELL]) // self.settings.ranges.nodes for episode in found}
-        alarms = [self._change(episode, weights) for episode in found] + self._lifetimes(listed)
+        weights, logged = self._bets.log_weights(), self._episodes()
+        listed = {int(episode.strongest[CELL]) // self.settings.ranges.nodes for episode in logged}
+        alarms = [self._change(episode, weights) for episode in logged] + self._lifetimes(listed)
         return sorted(alarms, key=lambda alarm: alarm.raised)
 
     def _episodes(self) -> list[Episode]:
@@ -275,7 +275,7 @@ class Monitor:
     def _lifetimes(self, but: Set[int]) -> list[Alarm]:
         """Return the lifetime alarms, one per group but some, the strongest first."""
         life = self._bets.beyond_limit().reshape(-1, self.settings.ranges.nodes, 2)
-        weights, found = self._bets.log_weights(), []
+        weights, alarms = self._bets.log_weights(), []
         for g in [g for g in np.flatnonzero(life.max((1, 2), initial=-1) >= 0).tolist() if g not in but]:
             node, side = (int(i) for i in np.unravel_index(int(np.argmax(life[g])), life[g].shape))
             note = self._bets.bet_state.notes[g * self.settings.ranges.nodes + node]
@@ -283,8 +283,8 @@ class Monitor:
             raised = self._bets.last_clock if np.isnan(note[LIFE_AT + side]) else float(note[LIFE_AT + side])
             evidence = (float(life[g, node, side]) + self.settings.log_limit()) / LN10
             size = since_first(note, alpha, self.settings.max_weight)
-            found.append(self._alarm(LIFETIME, g, node, side, size, raised, evidence, self._bets.last_clock, None))
-        return sorted(found, key=lambda alarm: -alarm.evidence)
+            alarms.append(self._alarm(LIFETIME, g, node, side, size, raised, evidence, self._bets.last_clock, None))
+        return sorted(alarms, key=lambda alarm: -alarm.evidence)
 
     def _alarm(
         self,
@@ -316,15 +316,15 @@ class Monitor:
 
         All intervals hold at all times. With `most`, at most so many groups: those with an alarm, then the largest.
         """
-        found = []
+        entries = []
         nodes, weights, groups = self.settings.ranges.nodes, self._bets.log_weights(), self._bets.group_index.groups
         known = self._bets.known(len(groups))[0].tolist()
         for g, group in enumerate(groups) if most is None else [(g, groups[g]) for g in self._foremost(most)]:
             alpha = self.settings.alpha * float(np.exp(weights[g, 0]))
             size = since_first(self._bets.bet_state.notes[g * nodes], alpha, self.settings.max_weight)
             sized = {"group": group.name, "rows": size.rows, "gap": size.gap, "low": size.low, "high": size.high}
-            found.append({**sized, "change": known[g][0], "lifetime": known[g][1]})
-        return found
+            entries.append({**sized, "change": known[g][0], "lifetime": known[g][1]})
+        return entries
 
     def _foremost(self, most: int) -> list[int]:
         """Return at most so many groups: those with an alarm in order of `alarms`, then by the number of rows."""
@@ -334,21 +334,22 @@ class Monitor:
         return [*dict.fromkeys([*(places[alarm.group] for alarm in self.alarms()), *largest])][:most]
 
     def around(self, record: Mapping[str, Any], p: float) -> list[dict[str, Any]]:
-        """Return how often outcomes happened where forecasts were like p, in each group of a record: how sure p is.
+        """Return the observed rates where forecasts were like p, for each group of a record.
 
-        Of each group the narrowest range of forecasts around p that has 50 rows or more, or the widest: its rows, the
-        mean forecast, the observed rate and an interval, valid at all times and over all groups and ranges together.
+        For each group they are those of the narrowest range of forecasts around p with 50 rows or more, or else of the
+        widest: its rows, mean forecast, observed rate and an interval, valid at all times and simultaneous over all
+        groups and ranges.
 
         Examples
         --------
         >>> monitor = Monitor(["shift"]).add({"shift": ["day"] * 400}, np.full(400, 0.3), np.arange(400) % 4 == 0)
-        >>> [(found["group"], found["forecasts"], found["rows"]) for found in monitor.around({"shift": "day"}, 0.3)]
+        >>> [(rate["group"], rate["forecasts"], rate["rows"]) for rate in monitor.around({"shift": "day"}, 0.3)]
         [('all rows', (0.25, 0.5), 400), ('shift = day', (0.25, 0.5), 400)]
         """
         ranges, weights = self.settings.ranges, self._bets.log_weights()
         leaf = ranges.leaves + int(np.searchsorted(ranges.inner(), _validate.label(p, "p"), side="right"))
         members = self._bets.group_index.place_one(_one_record(record)).members[0]
-        found = []
+        rates = []
         for g in [int(g) for g in members if 0 <= g < len(weights)]:
             nodes = [(leaf >> up) - 1 for up in range(ranges.depths)]
             notes = self._bets.bet_state.notes[[g * ranges.nodes + node for node in nodes]]
@@ -360,8 +361,8 @@ class Monitor:
                 mean = forecast / rows
                 ends = {"low": max(0.0, mean + size.low), "high": min(1.0, mean + size.high)}
                 where = {"group": self.groups()[g], "forecasts": ranges.bounds(nodes[pick]), "rows": size.rows}
-                found.append(where | {"mean_forecast": mean, "observed": mean + size.gap} | ends)
-        return found
+                rates.append(where | {"mean_forecast": mean, "observed": mean + size.gap} | ends)
+        return rates
 
     def to_frame(self, kind: str = "groups", backend: str = "pandas") -> Any:
         """Return `sizes` (kind "groups") or `log` (kind "log") as a DataFrame.
@@ -385,7 +386,7 @@ class Monitor:
         return Lifetime(now / LN10, peak / LN10, p_value, p_value <= self.settings.alpha)
 
     def warnings(self) -> list[str]:
-        """Return what is doubtful about the outcomes: runs of equal ones that chance does not explain.
+        """Return warnings about the outcomes: runs of equal outcomes too long for chance.
 
         Examples
         --------
@@ -460,24 +461,24 @@ class Monitor:
 
     def _sentence(self, alarms: list[Alarm], rejected: bool) -> str:
         ended = sum(bool(np.isfinite(episode.ended)) for episode in self._episodes())
-        found = sentence(alarms, rejected, self.settings.tolerance, len(self.groups()), self.rows, ended)
+        text = sentence(alarms, rejected, self.settings.tolerance, len(self.groups()), self.rows, ended)
         if self.learning:
             shown = named((f"{name} ({count:,} of {LEARNED:,} numbers)" for name, count in self.learning.items()), 3)
-            found += f" Not watched yet, because their ranges are still being learned: {shown}."
+            text += f" Not watched yet, because their ranges are still being learned: {shown}."
         if self.settings.clusters is None or not self.rows:
-            return found
+            return text
         bets = counted(len(self._bets.clusters), "cluster")
-        return f"{found} Tested: {bets}, each once; later rows of a cluster are not."
+        return f"{text} Tested: {bets}, each once; later rows of a cluster are not."
 
     def _over_time(self, group: str) -> dict[str, Any]:
         """Return the evidence against a group over time, as plain data."""
-        found, kind = self.wealth(group), self._bets.clock_kind or ROW_NUMBERS
+        evidence, kind = self.wealth(group), self._bets.clock_kind or ROW_NUMBERS
         return {
             "group": group,
-            "rows": [int(row) for row in found["rows"]],
-            "times": [show(float(clock), kind) for clock in found["clock"]],
-            "change": [None if np.isnan(value) else float(value) for value in found["change"]],
-            "lifetime": [None if np.isnan(value) else float(value) for value in found["lifetime"]],
+            "rows": [int(row) for row in evidence["rows"]],
+            "times": [show(float(clock), kind) for clock in evidence["clock"]],
+            "change": [None if np.isnan(value) else float(value) for value in evidence["change"]],
+            "lifetime": [None if np.isnan(value) else float(value) for value in evidence["lifetime"]],
         }
 
     def to_html(self, path: "str | os.PathLike[str] | None" = None, *, title: str = "Monitor") -> str:
@@ -516,7 +517,7 @@ class Monitor:
 
         return plots.evidence(history, self.settings.run_length, ax=ax)
 
-    # ------------------------------------------------------------------ life of a monitor
+    # ------------------------------------------------------------------ restart, merge, save
 
     def restart(self, group: str | None = None) -> "Monitor":
         """Restart the change detector, for one group or for all, for instance after the forecasts were corrected.
@@ -572,7 +573,7 @@ class Monitor:
 
     @classmethod
     def load(cls, path: "str | os.PathLike[str]") -> "Monitor":
-        """Read what `save` wrote.
+        """Return the monitor saved at `path`. Raises ArchiveError if the file is damaged or not that of a monitor.
 
         Examples
         --------
@@ -649,7 +650,7 @@ class ClassMonitors:
         self.monitors = {name: Monitor(groups, **each, **settings) for name in self.classes}
 
     def add(self, records: Any, P: Any, y: Any, time: Any = None, weights: Any = None) -> "ClassMonitors":
-        """Enter rows as `Monitor.add` does; refused input changes nothing.
+        """Enter rows as `Monitor.add` does. An invalid batch raises an error and changes nothing.
 
         Parameters
         ----------
@@ -668,7 +669,9 @@ class ClassMonitors:
             row = int(strange[0])
             raise ValueError(f"y: given {labels[row]!r} in row {row + 1}, expected one of {self.classes[:12]}")
         for monitor, p, outcome in zip(self.monitors.values(), columns, outcomes, strict=True):
-            monitor.add(records, p, outcome, time, weights)  # alike but for p and y: what one takes, all take
+            monitor.add(
+                records, p, outcome, time, weights
+            )  # the rows differ in p and y only: if the first accepts them, all do
         return self
 
     @property
@@ -697,7 +700,7 @@ class ClassMonitors:
 
     @classmethod
     def from_state(cls, state: State) -> "ClassMonitors":
-        """Rebuild from `to_state`; refuse monitors of different rows or settings."""
+        """Rebuild from `to_state`. Raises ArchiveError for monitors of different rows or settings."""
         made = cls.__new__(cls)
         made.classes = list(state.manifest["classes"])
         manifests = dict(zip(map(str, range(len(made.classes))), state.manifest["monitors"], strict=True))
@@ -713,7 +716,7 @@ class ClassMonitors:
 
     @classmethod
     def load(cls, path: "str | os.PathLike[str]") -> "ClassMonitors":
-        """Read what `save` wrote.
+        """Return the monitors saved at `path`. Raises ArchiveError if the file is damaged or not that of monitors.
 
         Examples
         --------
@@ -732,7 +735,7 @@ class ClassMonitors:
 
 
 def e_bh(monitors: "Mapping[str, Monitor | Lifetime]", alpha: float = 0.05) -> list[str]:
-    """Return which of many monitored forecasters are off, the strongest evidence first.
+    """Return the miscalibrated ones among many monitored forecasters, the strongest evidence first.
 
     The expected share of wrong names among those returned is at most `alpha`, whenever you look and however the
     forecasters depend on each other: e-BH on the lifetime wealth of each, see `swapcal.bounds.e_bh_limit`. One monitor

@@ -16,7 +16,7 @@ from swapcal.kernels.wealth import LANES, STAKES, Terms
 from swapcal.tables.frame import Table
 from swapcal.tables.values import OTHER, Categories, letters, text_key, text_of
 
-# Ranges: the tree of forecast ranges that every group is watched in.
+# Ranges: the tree of forecast ranges in which every group is monitored.
 
 EDGES = (0.0, 0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98, 1.0)
 """Finest ranges unless others are given: narrow near 0 and 1, where most forecasts of rare events lie."""
@@ -119,7 +119,7 @@ Newcomer = tuple[int, tuple[str, ...]]
 
 
 class Placed(NamedTuple):
-    """Rows by group, −1 for none; the new groups among them, with the numbers they will get; values to learn from."""
+    """Rows by group, −1 for none; the new groups with their numbers; values from which edges are learned."""
 
     members: Integers
     newcomers: list[Newcomer]
@@ -147,8 +147,8 @@ def learned_edges(values: Sequence[float]) -> tuple[float, ...]:
     (5.0,)
     """
     ordered = np.sort(np.asarray(values, dtype=np.float64))
-    found = ordered[-(-np.arange(1, PARTS) * len(ordered) // PARTS) - 1]
-    return tuple(sorted({float(f"{edge:g}") for edge in found[np.isfinite(found)]})) or (0.0,)
+    edges = ordered[-(-np.arange(1, PARTS) * len(ordered) // PARTS) - 1]
+    return tuple(sorted({float(f"{edge:g}") for edge in edges[np.isfinite(edges)]})) or (0.0,)
 
 
 @dataclass
@@ -184,7 +184,7 @@ class GroupIndex:
             self.groups.append(Group(self.columns[position], category, given))
 
     def place(self, records: Any, rows: int) -> Placed:
-        """Find every row's groups; nothing is admitted yet."""
+        """Return every row's groups, without admitting new ones."""
         table = Table(records)
         table.require(self.wanted)
         if self.wanted and len(table) != rows:
@@ -192,10 +192,10 @@ class GroupIndex:
         numbers = {name: _numbers(table, name) for name in self.learning}
         until = {name: self._until(name, values) for name, values in numbers.items()}
         first = {name: _present(values[: until[name]]) for name, values in numbers.items()}
-        found = {name: self._categories(table, name) for name in self.wanted if name not in numbers}
+        categories = {name: self._categories(table, name) for name in self.wanted if name not in numbers}
         for name, values in numbers.items():
-            found[name] = binned(values, learned_edges([*self.learning[name], *first[name]] or [0.0]))
-        crossed = [_crossed([found[name] for name in column], rows) for column in self.columns]
+            categories[name] = binned(values, learned_edges([*self.learning[name], *first[name]] or [0.0]))
+        crossed = [_crossed([categories[name] for name in column], rows) for column in self.columns]
         starts = [max((until.get(name, 0) for name in column), default=0) for column in self.columns]
         return self._numbered(crossed, starts, rows)._replace(values=first)
 
@@ -215,14 +215,14 @@ class GroupIndex:
         return binned(_numbers(table, name), self.bins[name]) if name in self.bins else table.categories(name)
 
     def place_each(self, records: list[Any], rows: int) -> Placed:
-        """Find every record's groups, by dictionary alone unless one of them is new."""
+        """Return every record's groups, by dictionary alone unless one of them is new."""
         if len(records) != rows:
             raise ValueError(f"records: given {len(records)} rows, expected {rows}, one per forecast")
         for row, record in enumerate(records, 1):
             if not isinstance(record, Mapping):
                 raise TypeError(f"records: given {type(record).__name__} in row {row}, expected a mapping of values")
         members = [None if self.learning else self._seen(record) for record in records]
-        if all(found is not None for found in members):
+        if all(codes is not None for codes in members):
             return Placed(np.array(members, dtype=np.int64).reshape(rows, len(self.columns)), [])
         return self.place({name: [record.get(name) for record in records] for name in self.wanted}, rows)
 
@@ -236,7 +236,7 @@ class GroupIndex:
         return None if min(members) < 0 else members
 
     def place_one(self, record: Mapping[str, Any]) -> Placed:
-        """Find one record's groups, by dictionary alone unless one of them is new."""
+        """Return one record's groups, by dictionary alone unless one of them is new."""
         if self.learning:
             return self.place({name: [record[name]] for name in self.wanted if name in record}, 1)
         names = {name: self._spell(name, record) for name in self.wanted}
@@ -261,7 +261,7 @@ class GroupIndex:
             raise TypeError(f"column {name!r}: given {type(value).__name__}, expected one category") from None
 
     def _numbered(
-        self, found: "list[tuple[Integers, list[tuple[str, ...]]]]", starts: Sequence[int], rows: int
+        self, columns: "list[tuple[Integers, list[tuple[str, ...]]]]", starts: Sequence[int], rows: int
     ) -> Placed:
         """Return every category's number: known ones keep theirs, new ones follow by row, then by column.
 
@@ -270,7 +270,7 @@ class GroupIndex:
         members = np.empty((rows, len(self.columns)), dtype=np.int64)
         fresh: list[tuple[int, int, int]] = []
         numbers = []
-        for position, (codes, names) in enumerate(found):
+        for position, (codes, names) in enumerate(columns):
             known = np.array([self.seen[position].get(name, -1) for name in names], dtype=np.int64)
             numbers.append(known)
             if len(known) and known.min() < 0:
@@ -284,13 +284,13 @@ class GroupIndex:
         others = [seen.get((OTHER,), -1) for seen in self.seen]
         for _, position, code in sorted(fresh):
             if taken[position] < self.most:
-                numbers[position][code] = self._next(newcomers, position, found[position][1][code])
+                numbers[position][code] = self._next(newcomers, position, columns[position][1][code])
                 taken[position] += 1
                 continue
             if others[position] < 0:
                 others[position] = self._next(newcomers, position, (OTHER,))
             numbers[position][code] = others[position]
-        for position, (codes, _) in enumerate(found):
+        for position, (codes, _) in enumerate(columns):
             members[:, position] = numbers[position][codes]
             members[: starts[position], position] = -1
         return Placed(members, newcomers)
@@ -416,7 +416,7 @@ class MonitorSettings:
         return float(np.log(float(ville(self.alpha))))
 
     def terms(self) -> Terms:
-        """Return the settings as the kernel takes them."""
+        """Return the settings as arguments of the kernels."""
         stakes, shares = np.zeros(LANES), np.zeros(LANES)
         stakes[: 2 * len(self.stakes)] = np.repeat(self.stakes, 2)
         shares[: 2 * len(self.stakes)] = 1.0 / len(self.stakes)
@@ -426,7 +426,7 @@ class MonitorSettings:
         return np.array([self.tolerance, self.change_limit(), 1.0 / self.max_weight])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the settings as JSON can hold them."""
+        """Return the settings as data for JSON."""
         return {
             "columns": [list(column) for column in self.columns],
             "tolerance": self.tolerance,
@@ -443,30 +443,30 @@ class MonitorSettings:
 
     @property
     def ranged(self) -> tuple[str, ...]:
-        """Columns of numbers that are watched in ranges."""
+        """Columns of numbers that are monitored in ranges."""
         return (*(name for name, _ in self.bins), *self.numbers)
 
     def refuse_words(self, columns: Mapping[str, Iterable[Any]]) -> None:
-        """Raise ValueError if a column that is watched in ranges holds a value that is no number."""
+        """Raise ValueError if a column that is monitored in ranges holds a value that is not a number."""
         for name in self.ranged:
             for value in columns[name]:
                 _as_float(name, None if value is None else text_of(value))
 
     @classmethod
-    def from_dict(cls, plain: dict[str, Any]) -> "MonitorSettings":
+    def from_dict(cls, data: dict[str, Any]) -> "MonitorSettings":
         """Return the settings that `to_dict` wrote."""
         return cls(
-            tuple(tuple(column) for column in plain["columns"]),
-            plain["tolerance"],
-            plain["run_length"],
-            plain["alpha"],
-            Ranges(tuple(plain["edges"])),
-            tuple(plain["stakes"]),
-            plain["most"],
-            plain.get("max_weight", 1.0),
-            plain.get("clusters"),
-            read_bins(plain.get("bins", [])),
-            tuple(plain.get("numbers", ())),
+            tuple(tuple(column) for column in data["columns"]),
+            data["tolerance"],
+            data["run_length"],
+            data["alpha"],
+            Ranges(tuple(data["edges"])),
+            tuple(data["stakes"]),
+            data["most"],
+            data.get("max_weight", 1.0),
+            data.get("clusters"),
+            read_bins(data.get("bins", [])),
+            tuple(data.get("numbers", ())),
         )
 
 

@@ -1,4 +1,4 @@
-"""All that a monitor's rows add to: bets of every cell, groups, clock, history; saved and loaded."""
+"""The state of a monitor: bets of every cell, groups, clock, history; saved and loaded."""
 
 import os
 from dataclasses import dataclass, field
@@ -68,7 +68,7 @@ from swapcal.kernels.wealth import (
 from swapcal.monitor.alarms import ROW_NUMBERS, read_clock, show
 from swapcal.monitor.settings import GroupIndex, MonitorSettings, Placed, read_bins
 
-# Evidence: the wealth and sums of every cell now, read without changing them.
+# Evidence: the present wealth and sums of every cell.
 
 
 def lane_log_wealth(bet_state: BetState) -> Array:
@@ -94,7 +94,7 @@ def survey(bet_state: BetState, terms: Terms) -> tuple[Array, Array]:
 
 
 def log_mean(logs: Array, shares: Array) -> Array:
-    """Return ln Σ shares·exp(logs) over the last axis, without overflow; shares of 0 count for nothing.
+    """Return ln Σ shares·exp(logs) over the last axis, without overflow; terms with share 0 are left out.
 
     Examples
     --------
@@ -104,12 +104,12 @@ def log_mean(logs: Array, shares: Array) -> Array:
     used = np.broadcast_to(shares > 0, logs.shape)
     top = np.max(np.where(used, logs, -np.inf), axis=-1)
     total = np.sum(np.where(used, shares * np.exp(np.where(used, logs - top[..., None], 0.0)), 0.0), axis=-1)
-    found: Array = top + np.log(total)
-    return found
+    logarithms: Array = top + np.log(total)
+    return logarithms
 
 
 def segment(bets: Array, note: Array, shares: Array, side: int, clock: float) -> Array:
-    """Return the marks of a cell's direction now: the start that its best bet would choose in hindsight, and after."""
+    """Return the marks of a cell's direction: the start that its best bet would choose in hindsight, and after."""
     best = max((lane for lane in range(side, LANES, 2) if shares[lane] > 0), key=lambda lane: float(bets[CUSUM, lane]))
     since = bets[[START, ROWS, RESIDUAL, SQUARE], best]
     return np.array([clock, *since, note[VISITS] - since[1]])
@@ -149,22 +149,22 @@ class EvidenceHistory:
 
     def table(self, groups: int) -> Array:
         """Return (entries, groups, 2)."""
-        found = np.full((len(self.rows), groups, 2), np.nan)
+        dense = np.full((len(self.rows), groups, 2), np.nan)
         for i, figures in enumerate(self.figures):
-            found[i, : len(figures)] = figures
-        return found
+            dense[i, : len(figures)] = figures
+        return dense
 
 
-# Runs of equal outcomes: too long for chance, they are nearly always a fault of the records.
+# Runs of equal outcomes: runs too long for chance are nearly always an error in the data.
 
 OUTCOME, LENGTH, PREDICTED, BEGAN, LASTED = range(5)
 RUN = 5
 LEAST_RUN = 20
-"""Shorter runs hardly move any figure."""
+"""Shorter runs hardly change any figure."""
 MOST_RUNS = 32
-"""Ended runs that are kept: those that the forecasts explain least."""
+"""Ended runs that are kept: those least likely under the forecasts."""
 RUN_CHANCE = 1e-6
-"""A run is reported if chance gives one as long with less than this probability."""
+"""A run is reported if its probability under chance is below this."""
 
 
 def equal_runs(p: Array, y: Array, clock: Array, current: Array) -> Array:
@@ -175,16 +175,16 @@ def equal_runs(p: Array, y: Array, clock: Array, current: Array) -> Array:
     starts = np.concatenate([[0], np.flatnonzero(np.diff(y) != 0) + 1])
     ends = np.append(starts[1:], len(y))
     predicted = np.add.reduceat(np.rint(p * 2.0**30), starts) * 2.0**-30
-    found = np.column_stack([y[starts], ends - starts, predicted, clock[starts], clock[ends - 1]])
+    runs = np.column_stack([y[starts], ends - starts, predicted, clock[starts], clock[ends - 1]])
     if current[LENGTH] > 0 and current[OUTCOME] == y[0]:
-        found[0, [LENGTH, PREDICTED]] += current[[LENGTH, PREDICTED]]
-        found[0, BEGAN] = current[BEGAN]
-        return found
-    return np.concatenate([current[None], found])
+        runs[0, [LENGTH, PREDICTED]] += current[[LENGTH, PREDICTED]]
+        runs[0, BEGAN] = current[BEGAN]
+        return runs
+    return np.concatenate([current[None], runs])
 
 
 def is_unlikely(run: Array, ones: float, rows: float) -> bool:
-    """Tell whether neither the forecasts nor the rate of all other rows explain a run of equal outcomes."""
+    """Return whether a run of equal outcomes is unlikely by the forecasts and by the rate of all other rows."""
     outcome, length, predicted = (float(run[place]) for place in (OUTCOME, LENGTH, PREDICTED))
     if outcome not in (0.0, 1.0) or length < LEAST_RUN:
         return False
@@ -228,7 +228,7 @@ class Bets(Writable):
         self._ended = np.zeros((64 + 4 * len(settings.columns) * settings.ranges.leaves, ENTRY))
 
     def clock(self, time: Any, rows: int) -> tuple[Array, str]:
-        """Return the clock of further rows and its kind, which must go on from the rows before."""
+        """Return the clock of further rows and its kind. Raises ValueError if it does not continue the earlier one."""
         if time is None:
             clock, kind = np.arange(self.rows + 1.0, self.rows + rows + 1.0), ROW_NUMBERS
         else:
@@ -241,7 +241,7 @@ class Bets(Writable):
         return clock, kind
 
     def enter(self, placed: Placed, p: Array, y: Array, weight: Array, clock: Array, kind: str) -> None:
-        """Enter all rows, in parts that end where the history gets an entry: results do not depend on the batches."""
+        """Enter rows, in parts that end at entries of the history, so that results do not depend on the batches."""
         known = self._begin(placed, clock, kind)
         self._note_runs(p, y, clock)
         newest = np.maximum.accumulate(placed.members.max(axis=1))
@@ -259,7 +259,7 @@ class Bets(Writable):
     def enter_clusters(
         self, placed: Placed, p: Array, y: Array, weight: Array, clock: Array, kind: str, keys: list[int]
     ) -> None:
-        """Enter rows of which each cluster plays once, with the mean of its rows here; known clusters do not play."""
+        """Enter rows by clusters: each new cluster bets once, with the mean of its rows; known clusters do not bet."""
         self._begin(placed, clock, kind)
         self._note_runs(p, y, clock)
         codes = {key: code for code, key in enumerate(dict.fromkeys(keys)) if key not in self.clusters}
@@ -279,13 +279,13 @@ class Bets(Writable):
 
     def _note_runs(self, p: Array, y: Array, clock: Array) -> None:
         """Follow runs of equal outcomes, and keep the least likely that ended."""
-        found = equal_runs(p, y, clock, self.current)
+        runs = equal_runs(p, y, clock, self.current)
         self.ones += float(y.sum())
-        self.current = found[-1]
-        self.keep_runs(found[:-1])
+        self.current = runs[-1]
+        self.keep_runs(runs[:-1])
 
     def keep_runs(self, ended: Array) -> None:
-        """Keep of the runs so far and of some more those that the forecasts explain least, in order."""
+        """Keep the least likely of the runs so far and of `ended`, in order."""
         long = ended[(ended[:, LENGTH] >= LEAST_RUN) & np.isin(ended[:, OUTCOME], (0.0, 1.0))]
         if len(long):
             every = np.concatenate([self.runs, long])
@@ -295,7 +295,7 @@ class Bets(Writable):
             self.runs = every[np.sort(kept)]
 
     def unlikely_runs(self) -> list[Array]:
-        """Return the runs of equal outcomes that chance does not explain, in order."""
+        """Return the runs of equal outcomes that are too long for chance, in order."""
         every = [*self.runs, self.current]
         return [run for run in every if is_unlikely(run, self.ones, float(self.rows))]
 
@@ -312,7 +312,7 @@ class Bets(Writable):
         return known
 
     def _play(self, members: Integers, *rows: Array) -> None:
-        """Let rows play, emptying the log of ended alarms where it is full."""
+        """Bet on rows, emptying the log of ended alarms when it is full."""
         done = 0
         while done < len(members):
             p, y, weight, clock = (column[done:] for column in rows)
@@ -349,7 +349,7 @@ class Bets(Writable):
         return np.asarray(~np.isnan(raised))
 
     def end(self, which: Flags) -> None:
-        """End some of the raised alarms now: write them to the log and start their detectors anew."""
+        """End some of the raised alarms: write them to the log and restart their detectors."""
         entries = np.zeros((int(which.sum()), ENTRY))
         for entry, (cell, side) in zip(entries, np.argwhere(which).tolist(), strict=True):
             write(self.bet_state, cell, side, self.last_clock, entry)
@@ -496,13 +496,13 @@ CLASS_RULES = {"classes": listed(LABEL, 2), "monitors": listed(parted(RULES), 2)
 
 
 def class_fields(manifest: Manifest, shapes: Shapes) -> dict[str, Field]:
-    """Return the arrays of the monitors of several classes, each monitor's under its place."""
+    """Return the arrays of the monitors of several classes, each under the monitor's position."""
     if len(manifest["monitors"]) != len(manifest["classes"]) or not is_distinct(manifest["classes"]):
         raise archive.ArchiveError("classes: given other or equal labels, expected a different one for each monitor")
-    found: dict[str, Field] = {}
+    arrays: dict[str, Field] = {}
     for place, one in enumerate(manifest["monitors"]):
-        found |= below(str(place), fields(one, inside(str(place), shapes)))
-    return found
+        arrays |= below(str(place), fields(one, inside(str(place), shapes)))
+    return arrays
 
 
 CLASS_FILE = Kind("class monitors", 1, CLASS_RULES, class_fields)
@@ -558,22 +558,22 @@ def load(path: "str | os.PathLike[str]") -> Bets:
 
 
 def bets_of(state: archive.State) -> Bets:
-    """Return what `state_of` described; refuse parts that do not fit together."""
+    """Return the bets from the result of `state_of`. Raises ArchiveError if its parts are inconsistent."""
     return archive.built(state, _bets)
 
 
 def _bets(state: archive.State) -> Bets:
-    arrays, plain = state
-    bets = Bets(MonitorSettings.from_dict(plain["settings"]))
+    arrays, manifest = state
+    bets = Bets(MonitorSettings.from_dict(manifest["settings"]))
     index, names = bets.group_index, bets.settings.numbers
-    for name, edges in read_bins(plain.get("learned", [])):
+    for name, edges in read_bins(manifest.get("learned", [])):
         del index.learning[name]
         index.bins[name] = edges
     for place, value in arrays.get("learning", ()):
         index.learning[names[int(place)]].append(float(value))
-    for (position, category), share in zip(plain["groups"], arrays["shares"], strict=True):
+    for (position, category), share in zip(manifest["groups"], arrays["shares"], strict=True):
         bets.group_index.admit([(position, tuple(category))], float(share))
-    bets.rows, bets.clock_kind, bets.shards = plain["rows"], plain["clock_kind"], plain["shards"]
+    bets.rows, bets.clock_kind, bets.shards = manifest["rows"], manifest["clock_kind"], manifest["shards"]
     bets.first_clock, bets.last_clock, bets.pooled_peak = map(float, arrays["clock"])
     cells = len(arrays["bets"])
     bets.make_room()
@@ -587,14 +587,14 @@ def _bets(state: archive.State) -> Bets:
         bets.runs, bets.current, bets.ones = arrays["runs"], arrays["current"], float(arrays["ones"][0])
     elif cells:
         bets.ones = float(arrays["notes"][0, [FORECAST, TOTAL]].sum())
-    bets.dropped, bets.repeated = plain.get("dropped", 0), plain.get("repeated", 0)
+    bets.dropped, bets.repeated = manifest.get("dropped", 0), manifest.get("repeated", 0)
     bets.clusters = set(map(int, arrays.get("clusters", ())))
-    bets.history = _history(arrays, plain["stride"])
+    bets.history = _history(arrays, manifest["stride"])
     return bets
 
 
 def mark(bets: Bets, which: Flags) -> None:
-    """Take what is counted now as the marks of some alarms."""
+    """Set the marks of some alarms to the present counts."""
     state = bets.bet_state
     for cell, side in np.argwhere(which).tolist():
         state.marks[cell, side] = segment(state.bets[cell], state.notes[cell], bets.terms.shares, side, bets.last_clock)
