@@ -58,7 +58,7 @@ class AuditEvaluator(ModelEvaluator):  # type: ignore[misc]
     `evaluator_config` may hold `features`, `groups`, `weights`, `time`, `clusters`, `levels`, `title`, `seed`,
     `intersections` and `search` as in `Audit.from_frame`, `losses`, `tolerance` and `titles` as in
     `Audit.to_findings`, the label of the outcome that is forecast as `pos_label`, and a `metric_prefix`. Columns are
-    those of the data beside outcome and forecast; a model with a signature does not see the columns it does not name.
+    those of the data except outcome and forecast; a model with a signature gets only the columns it names.
     """
 
     @classmethod
@@ -184,7 +184,7 @@ def _logged(
 
 
 class ExportedModel(PythonModel):  # type: ignore[misc]
-    """A fitted table model, predicted by the script exported with it. This source is written beside each such model."""
+    """A fitted table model, predicted by the script exported with it. This source is written with each such model."""
 
     def load_context(self, context: Any) -> None:
         """Read the script and its arrays."""

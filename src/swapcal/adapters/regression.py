@@ -1,4 +1,4 @@
-"""scikit-learn's view of the batch predictor: the regressor, for means of outcomes in a range."""
+"""The batch predictor as a scikit-learn regressor, for means of outcomes in a range."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Self
@@ -177,7 +177,7 @@ class SwapRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         return self._span().values(predicted)
 
     def explain(self, X: Any) -> "list[Explanation]":
-        """Return why each row's mean prediction is what it is: a sum of one contribution for each column.
+        """Return each row's mean prediction as a sum of contributions, one for each column.
 
         ``mean = base + Σ amounts`` on the scale of the outcomes, exactly, by the rule of `SwapClassifier.explain`: from
         the prediction for a row of average numbers and no categories, values are revealed one after the other.

@@ -1,4 +1,4 @@
-"""scikit-learn's view of the batch predictor: the classifier."""
+"""The batch predictor as a scikit-learn classifier."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Self
@@ -86,7 +86,7 @@ class SwapClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
     Of more than two classes each has a model of its own, class against rest, with the estimator's probability of that
     class as its score: `class_probabilities` has their answers, each with the guarantees above for its class, and
     `certificates_` their certificates. They need not sum to 1; `predict_proba` shifts a row's log-odds by one number
-    so that they do. See the guide for what that step keeps and what it does not.
+    so that they do. The guide describes which guarantees that step preserves.
 
     Examples
     --------
@@ -247,7 +247,7 @@ class SwapClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
         return decide(self._issued(X)[0], loss, at="p")
 
     def explain(self, X: Any) -> "list[Any]":
-        """Return why each row's mean prediction is what it is: a sum of one contribution for each column.
+        """Return each row's mean prediction as a sum of contributions, one for each column.
 
         ``mean = base + Σ amounts`` in probability, exactly; the mean is an average of levels, so no sum of log-odds
         would be. `base` is the prediction for a reference row: every number at its mean, no category, the estimator's

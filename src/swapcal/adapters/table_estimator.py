@@ -1,4 +1,4 @@
-"""What `SwapClassifier` and `SwapRegressor` share: reading X and y, settings, predictions of one or several models."""
+"""`TableEstimator`: the common part of `SwapClassifier` and `SwapRegressor`."""
 
 import os
 import warnings
@@ -121,9 +121,6 @@ def _are_missing(y: AnyArray) -> Flags:
     return np.isnan(y) if y.dtype.kind == "f" else np.zeros(len(y), bool)
 
 
-# What `SwapClassifier` and `SwapRegressor` share: reading X, settings, and predictions of one model or of several.
-
-
 # scikit-learn brings it
 
 
@@ -195,7 +192,7 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         return [model.certificate for model in self.models_]
 
     def feature_importances(self, X: Any, backend: str = "pandas") -> Any:
-        """Return how much each column moves the predictions of the rows of X: the mean of its |contribution|.
+        """Return the mean of each column's |contribution| to the predictions of the rows of X.
 
         The contributions are those of `explain`, on the scale of the predictions; largest first, of several classes
         class by class. They describe this model on these rows. They are not effects: of two columns with the same
@@ -249,7 +246,7 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         export(path, self.models_, classes=getattr(self, "classes_", None), outcomes=self._outcomes())
 
     def to_onnx(self, path: "str | os.PathLike[str]") -> None:
-        """Write what mode "mean" predicts as an ONNX graph; see `swapcal.batch.onnx.write_graph` for its inputs."""
+        """Write the predictions of mode "mean" as an ONNX graph; its inputs: `swapcal.batch.onnx.write_graph`."""
         from swapcal.batch.onnx import write_graph
 
         check_is_fitted(self)
@@ -465,7 +462,7 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         return columns[0][:, None] if len(columns) == 1 else np.column_stack(columns)
 
     def _encode_alike(self) -> bool:
-        """Return whether the models of all classes encode a row alike: offsets of texts differ between models."""
+        """Return whether the models of all classes encode rows equally: offsets of texts differ between models."""
         return len(self.models_) == 1 or not any(model.features.rated for model in self.models_)
 
     def _coded(self, source: "Source | EncodedTable") -> "list[EncodedTable]":

@@ -26,17 +26,17 @@ ROWS = 2_000
 """Rows after which a new archive is written: replaying them takes about as long as reading an archive."""
 
 READ_ROWS = 500
-"""The same for a key that had to be read: it will be read again, and its rows replayed, at each micro-batch."""
+"""The same for a key that is not in memory: it is read again, and its rows replayed, at each micro-batch."""
 
 BATCH = 50
-"""Rows for which a micro-batch counts beyond its own: that many take as long as what there is to do for each."""
+"""Rows added to the count for each micro-batch: they take as long as the fixed work for a micro-batch."""
 
 BESIDE: dict[bytes, Keyed] = {}
 """Keys in the memory of this process, each under a checksum (stamp) of all its rows: an entry with the stamp of the
 store equals the state in the store, for any query, attempt or key."""
 
 
-class Found(NamedTuple):
+class KeyState(NamedTuple):
     """The state of a key after its last micro-batch."""
 
     keyed: Keyed
@@ -67,32 +67,32 @@ class Kept:
 
     def play(self, rows: Columns) -> Answers:
         """Process a micro-batch of the current key, and keep its new state."""
-        found, manner = self._found(), self._manner
-        answers = _played(found.keyed, rows, manner)
-        since = found.since + len(rows[manner.roles.id]) + BATCH
-        if since > found.most:
-            content = _compressed(packed(FILE, found.keyed.live.to_state()))
-            self._archive.update((content, found.keyed.clock))
+        state, manner = self._state(), self._manner
+        answers = _played(state.keyed, rows, manner)
+        since = state.since + len(rows[manner.roles.id]) + BATCH
+        if since > state.most:
+            content = _compressed(packed(FILE, state.keyed.live.to_state()))
+            self._archive.update((content, state.keyed.clock))
             self._rows.clear()
-            stamp, since = _stamp(content, str(found.keyed.clock).encode()), 0
+            stamp, since = _stamp(content, str(state.keyed.clock).encode()), 0
         else:
             entry = _compressed(events.packed(rows, manner))
             self._rows.appendValue((entry,))
-            stamp = _stamp(found.stamp, entry)
+            stamp = _stamp(state.stamp, entry)
         self._head.update((stamp, since))
-        self._put(stamp, found.keyed)
+        self._put(stamp, state.keyed)
         return answers
 
-    def _found(self) -> Found:
+    def _state(self) -> KeyState:
         head = self._head.get()
         if head is None and self._archive.get() is not None:  # an earlier version kept an archive alone
-            return Found(self._read(), b"", 0, -1)
-        if head is None:  # a new key begins as rows after a state that knows nothing
+            return KeyState(self._read(), b"", 0, -1)
+        if head is None:  # a new key begins as rows after an empty state
             self._archive.update((self._blank, -np.inf))
-            return Found(self._read(), _stamp(self._blank), 0, ROWS)
+            return KeyState(self._read(), _stamp(self._blank), 0, ROWS)
         stamp, since = bytes(head[0]), int(head[1])
-        keyed = BESIDE.pop(stamp, None)  # for good: should playing fail, it is no longer what the stamp says
-        return Found(keyed or self._read(), stamp, since, READ_ROWS if keyed is None else ROWS)
+        keyed = BESIDE.pop(stamp, None)  # removed: if processing fails, it no longer matches the stamp
+        return KeyState(keyed or self._read(), stamp, since, READ_ROWS if keyed is None else ROWS)
 
     def _read(self) -> Keyed:
         content, clock = self._archive.get()
@@ -103,7 +103,7 @@ class Kept:
         return keyed
 
     def _live(self, content: bytes) -> Live:
-        """Return what an archive holds; a new `Live` is made faster than it is read."""
+        """Return the `Live` in an archive; a new `Live` is made faster than it is read."""
         if content == self._blank:
             return Live(**copy.deepcopy(self._settings))  # a monitor among them is fed
         return Live.from_state(unpacked(_expanded(content), FILE))
@@ -133,7 +133,7 @@ def _compressed(content: bytes) -> bytes:
 
 
 def _expanded(content: bytes) -> bytes:
-    """Return what was compressed; earlier versions did not compress."""
+    """Return the decompressed content; that of earlier versions was not compressed."""
     if not content.startswith(ZSTD):
         return content
     whole: bytes = pa.input_stream(pa.BufferReader(content), compression="zstd").read()
@@ -276,10 +276,10 @@ def _roles(
 def _read(stream: DataFrame, keys: list[str], roles: EventRoles, time: str, matures: str | None) -> list[Column]:
     """Return the columns to read; times as floats, which do not depend on the time zone."""
     cast = {roles.id: "string", roles.target: "double"}
-    found = [parts.column(name).cast(kind).alias(name) for name, kind in cast.items()]
-    found += [parts.seconds(stream, time).alias(TIME)]
-    found += [] if matures is None else [parts.seconds(stream, matures).alias(MATURES)]
-    return found + [_feature(stream, name) for name in roles.features if name not in (*keys, roles.id)]
+    columns = [parts.column(name).cast(kind).alias(name) for name, kind in cast.items()]
+    columns += [parts.seconds(stream, time).alias(TIME)]
+    columns += [] if matures is None else [parts.seconds(stream, matures).alias(MATURES)]
+    return columns + [_feature(stream, name) for name in roles.features if name not in (*keys, roles.id)]
 
 
 def _feature(stream: DataFrame, name: str) -> Column:

@@ -87,8 +87,8 @@ def audit(
         part.add(table)
         return part
 
-    found: Audit = add_up(df, columns.columns, rules, work)
-    return found
+    total: Audit = add_up(df, columns.columns, rules, work)
+    return total
 
 
 def _encoder(df: DataFrame, columns: JudgedColumns, rules: dict[str, ColumnRule]) -> Encoder:
@@ -97,12 +97,12 @@ def _encoder(df: DataFrame, columns: JudgedColumns, rules: dict[str, ColumnRule]
         return Encoder(())
 
     def work(part: Scales | None, table: pa.Table) -> Scales:
-        found = Scales.of(Table(table), columns.features)
-        return found if part is None else part + found
+        scales = Scales.of(Table(table), columns.features)
+        return scales if part is None else part + scales
 
     checked = {name: rule for name, rule in rules.items() if name in columns.features}
-    found: Scales = add_up(df, columns.features, checked, work)
-    return Encoder.of(found)
+    all_scales: Scales = add_up(df, columns.features, checked, work)
+    return Encoder.of(all_scales)
 
 
 def _rules(df: DataFrame, columns: JudgedColumns) -> dict[str, ColumnRule]:

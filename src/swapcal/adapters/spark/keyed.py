@@ -154,7 +154,7 @@ class Answers:
         self.note[-1] = note
 
     def frame(self, constants: Mapping[str, Any], names: Mapping[str, str]) -> pd.DataFrame:
-        """Return them as a data frame, beside columns of one value, and with some columns renamed."""
+        """Return them as a data frame, with more columns of one value each, and with some columns renamed."""
         columns = {name: np.full(len(self.id), value, object) for name, value in constants.items()}
         for name, values in vars(self).items():
             columns[names.get(name, name)] = np.array(values, np.float64 if name in NUMBERS else object)
@@ -196,65 +196,65 @@ class Keyed:
                 self._answer(answers, events, middle, b)
 
     def _play(self, answers: Answers, events: Events, rows: slice) -> None:
-        asked = self._asked(events, rows)
+        requests = self._methods(events, rows)
         clock = np.maximum(np.maximum.accumulate(events.times[rows]), self.clock)  # a late row counts as of now
         self._learned.clear()
-        if len({*asked}) == 1:
-            getattr(self, asked[0])(answers, events, rows, clock)
+        if len({*requests}) == 1:
+            getattr(self, requests[0])(answers, events, rows, clock)
         else:
-            self._follow(answers, events, rows, clock, np.array([kind != "_label" for kind in asked]))
+            self._follow(answers, events, rows, clock, np.array([kind != "_label" for kind in requests]))
         self.clock = float(clock[-1])
 
-    def _asked(self, events: Events, rows: slice) -> list[str]:
-        """Return what each row requests, assuming that the requests before it succeed."""
-        asked, forecast, knows = list[str](), set[Any](), self.live.knows
+    def _methods(self, events: Events, rows: slice) -> list[str]:
+        """Return the name of the method for each row, assuming that the rows before it succeed."""
+        requests, forecast, knows = list[str](), set[Any](), self.live.knows
         for k, (id, labelled) in enumerate(zip(events.ids[rows], events.labelled[rows], strict=True), rows.start):
             if labelled and (id in forecast or knows(id) or events.is_bare(k)):
-                asked.append("_label")
+                requests.append("_label")
             else:
-                asked.append("_run" if labelled else "_forecast")
+                requests.append("_run" if labelled else "_forecast")
                 forecast.add(id)
-        return asked
+        return requests
 
     def _forecast(self, answers: Answers, events: Events, rows: slice, clock: Array) -> None:
         ids, times = events.ids[rows], events.times[rows].tolist()
-        found = self.live.forecast_many(events.mappings[rows], ids, time=clock, matures=events.matures(rows, clock))
-        self._tell(answers, {})
-        answers.add(FORECAST, ids, times, found.p, found.mean, np.full(len(ids), np.nan))
+        forecasts = self.live.forecast_many(events.mappings[rows], ids, time=clock, matures=events.matures(rows, clock))
+        self._add_learned(answers, {})
+        answers.add(FORECAST, ids, times, forecasts.p, forecasts.mean, np.full(len(ids), np.nan))
 
     def _run(self, answers: Answers, events: Events, rows: slice, clock: Array) -> None:
         ids, times, y = events.ids[rows], events.times[rows].tolist(), events.y[rows]
-        found = self.live.run(events.records(rows), y, ids=ids, time=clock, matures=events.matures(rows, clock))
-        self._tell(answers, {}, {*ids})
-        answers.add(FORECAST, ids, times, found.p, found.mean, self._at_once(ids, y))
+        forecasts = self.live.run(events.records(rows), y, ids=ids, time=clock, matures=events.matures(rows, clock))
+        self._add_learned(answers, {}, {*ids})
+        answers.add(FORECAST, ids, times, forecasts.p, forecasts.mean, self._at_once(ids, y))
 
     def _label(self, answers: Answers, events: Events, rows: slice, clock: Array) -> None:
         ids, times = events.ids[rows], events.times[rows].tolist()
         self.live.label_many(ids, events.y[rows], time=clock)
-        self._tell(answers, dict(zip(ids, times, strict=True)))
+        self._add_learned(answers, dict(zip(ids, times, strict=True)))
 
     def _follow(self, answers: Answers, events: Events, rows: slice, clock: Array, asks: Flags) -> None:
         ids, times, y = np.array(events.ids[rows], object), events.times[rows], events.y[rows]
         records = [events.mappings[k] for k in (rows.start + np.flatnonzero(asks)).tolist()]
-        found, outcomes = self.live.follow(
+        forecasts, outcomes = self.live.follow(
             records, ids.tolist(), y, asks, time=clock, matures=events.matures(rows, clock)
         )
         came = dict(zip(ids[~asks].tolist(), zip(times[~asks].tolist(), outcomes, strict=True), strict=True))
         own = {id: time for id, (time, outcome) in came.items() if outcome == LEARNED}
         names = ids[asks].tolist()
         at_once = {id for id, label in zip(names, y[asks].tolist(), strict=True) if label == label}
-        self._tell(answers, own, at_once)
+        self._add_learned(answers, own, at_once)
         for id, (time, outcome) in came.items():
             if outcome == REFUSED:
                 answers.refuse(id, time, f"label: given id {id!r}, whose forecast has expired, expected an open one")
-        answers.add(FORECAST, names, times[asks].tolist(), found.p, found.mean, self._at_once(names, y[asks]))
+        answers.add(FORECAST, names, times[asks].tolist(), forecasts.p, forecasts.mean, self._at_once(names, y[asks]))
 
     def _at_once(self, ids: list[Any], y: Array) -> Array:
         """Return the outcomes that came with their records, except held ones."""
         held = [self.live.is_open(id) for id in ids] if self.live.status().open else False
         return np.where(held, np.nan, y)
 
-    def _tell(self, answers: Answers, own: Mapping[Any, float], silent: Collection[Any] = ()) -> None:
+    def _add_learned(self, answers: Answers, own: Mapping[Any, float], silent: Collection[Any] = ()) -> None:
         """Append what was learned: labels of this batch, at their times, or ones that were held until now."""
         for learned in self._learned:
             new = [k for k, id in enumerate(learned.ids) if id not in silent]

@@ -75,8 +75,8 @@ class FittedScorer:
 
     def answers(self, rows: pa.Table) -> Array:
         """Return (rows, names)."""
-        found = self._predict(self._given(rows))
-        return np.asarray(found[:, 1:] if self._binary else found.reshape(len(rows), -1), np.float64)
+        predictions = self._predict(self._given(rows))
+        return np.asarray(predictions[:, 1:] if self._binary else predictions.reshape(len(rows), -1), np.float64)
 
     def _given(self, rows: pa.Table) -> Any:
         if not self._named:
@@ -84,12 +84,12 @@ class FittedScorer:
         return rows if self.model.estimator is None else rows.to_pandas()  # what an estimator inside can read
 
     def _predict(self, rows: Any) -> Array:
-        found: Array = (self.model.predict if self.names == ["prediction"] else self.model.predict_proba)(rows)
-        return found
+        predictions: Array = (self.model.predict if self.names == ["prediction"] else self.model.predict_proba)(rows)
+        return predictions
 
 
 class LiveScorer:
-    """A `Live` that stays as it is."""
+    """A `Live` that forecasts without learning."""
 
     names = ("p", "mean")
 
@@ -105,8 +105,8 @@ class LiveScorer:
         """Return (rows, 2): issued levels and means."""
         if self._live is None:
             self._live = Live.from_state(unpacked(self._content, FILE))
-        found = self._live.preview(rows)
-        return np.column_stack([found.p, found.mean])
+        forecasts = self._live.preview(rows)
+        return np.column_stack([forecasts.p, forecasts.mean])
 
 
 def _fitted_scorer(model: Any, features: Sequence[str] | None) -> FittedScorer:
@@ -209,14 +209,14 @@ def fit(
     names += [name for name in groups if name not in names]
     parts.require(df, [id, *names])
     parts.require_numbers(df, [target])
-    total = _counted(df, target)
+    total = _labelled_rows(df, target)
     apart = min(MOST_APART, held_out / total)
     last = min(1.0, apart + rows / total)
     place = _place(id, seed)
     chosen = df.select(*map(parts.column, [target, *names]), place.alias(PLACE)).where(f"{PLACE} < {last!r}")
     with any_pandas():
         collected = chosen.toArrow()
-    taken = collected.sort_by(PLACE)  # an order that is no partition's
+    taken = collected.sort_by(PLACE)  # an order independent of partitions
     kept = int(np.sum(taken[PLACE].to_numpy() < apart))
     curve = _Curve(taken.slice(0, kept), target, names)
     known = {"groups": list(groups), "random_state": seed, **settings}
@@ -237,7 +237,7 @@ class _Curve:
 
     def fit(self, rows: pa.Table, settings: dict[str, Any]) -> None:
         frame = settings.get("estimator") is not None
-        from swapcal.adapters.sklearn import SwapClassifier  # takes a second, and workers that forecast need none of it
+        from swapcal.adapters.sklearn import SwapClassifier  # slow to import, and not needed on workers
 
         self.model = SwapClassifier(**settings).fit(self._read(rows, frame), self._outcomes(rows))
         p = self.model.predict_proba(self._read(self._apart, frame))[:, 1]
@@ -258,22 +258,22 @@ class _Curve:
         return rows.select(self._names).to_pandas() if frame else rows.select(self._names)
 
 
-def _counted(df: DataFrame, target: str) -> int:
-    """Return the number of rows; all of them must have an outcome."""
+def _labelled_rows(df: DataFrame, target: str) -> int:
+    """Return the number of rows. Raises ValueError if a row has no outcome of 0 or 1, or there are too few."""
     y = parts.column(target).cast("double")
     lost, strange = (
         sql.count_if(y.isNull() | sql.isnan(y)),
         sql.count_if(y.isNotNull() & ~sql.isnan(y) & ~y.isin(0.0, 1.0)),
     )
-    found = df.agg(sql.count(sql.lit(1)), lost, strange, sql.sum(y)).collect()[0]
-    for given, count in (("nothing", found[1]), ("a number between or beyond", found[2])):
+    counts = df.agg(sql.count(sql.lit(1)), lost, strange, sql.sum(y)).collect()[0]
+    for given, count in (("nothing", counts[1]), ("a number between or beyond", counts[2])):
         if count:
-            where = f"in {count:,} of {found[0]:,} rows"
+            where = f"in {count:,} of {counts[0]:,} rows"
             raise ValueError(f"column {target!r}: given {given} {where}, expected 0 or 1; leave such rows out")
-    if found[0] < FEWEST or not 0 < found[3] < found[0]:
-        given = f"{found[0]:,} rows, {found[3] or 0:,.0f} of them with outcome 1"
+    if counts[0] < FEWEST or not 0 < counts[3] < counts[0]:
+        given = f"{counts[0]:,} rows, {counts[3] or 0:,.0f} of them with outcome 1"
         raise ValueError(f"rows: given {given}, expected at least {FEWEST}, and both outcomes")
-    return int(found[0])
+    return int(counts[0])
 
 
 def _place(id: str, seed: int) -> Column:

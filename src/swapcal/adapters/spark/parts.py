@@ -176,7 +176,7 @@ class Faults:
     rows: int = 0
     columns: dict[str, Fault] = field(default_factory=dict)
     refusals: list[str] = field(default_factory=list)
-    """what was raised instead of an answer"""
+    """messages of exceptions raised on the executors"""
 
     def __bool__(self) -> bool:
         return bool(self.columns or self.refusals)
@@ -209,9 +209,9 @@ class Faults:
         """Raise the first fault, in alphabetical order of columns."""
         for name, fault in sorted(self.columns.items()):
             given = "nothing" if np.isnan(fault.given) else f"{fault.given:g}"
-            rest = "; leave such rows out with df.where(…)" if np.isnan(fault.given) else ""
+            advice = "; leave such rows out with df.where(…)" if np.isnan(fault.given) else ""
             where = f"in {fault.rows:,} of {self.rows:,} rows"
-            raise ValueError(f"column {name!r}: given {given} {where}, expected {fault.expected}{rest}")
+            raise ValueError(f"column {name!r}: given {given} {where}, expected {fault.expected}{advice}")
         if self.refusals:
             raise ValueError(min(self.refusals))
 
@@ -226,8 +226,8 @@ ENOUGH = 1 << 28
 
 PART = "part"
 Part = TypeVar("Part")
-Found = tuple[Faults, Any]
-NOTHING: Found = (Faults(), None)
+PartialResult = tuple[Faults, Any]
+NOTHING: PartialResult = (Faults(), None)
 
 
 def add_up(
@@ -263,9 +263,9 @@ def add_up(
         parts.unpersist()
 
 
-def settled(found: Found) -> Any:
+def settled(result: PartialResult) -> Any:
     """Return the sum. Raises the recorded exception or fault, if any."""
-    faults, part = found
+    faults, part = result
     faults.raise_any()
     if part is None:
         raise ValueError("rows: given none, expected at least one")
@@ -286,13 +286,13 @@ def lots(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(held)
 
 
-def unpickled(row: Any) -> Found:
+def unpickled(row: Any) -> PartialResult:
     """Return the result of a worker."""
-    found: Found = pickle.loads(row[PART])
-    return found
+    result: PartialResult = pickle.loads(row[PART])
+    return result
 
 
-def added(one: Found, other: Found) -> Found:
+def added(one: PartialResult, other: PartialResult) -> PartialResult:
     """Return the sum of the results of two workers."""
     faults = one[0] + other[0]
     parts = [] if faults else [part for _, part in (one, other) if part is not None]
