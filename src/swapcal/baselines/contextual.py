@@ -15,7 +15,7 @@ from swapcal.engine.forecaster import Forecaster
 from swapcal.kernels.baselines import AGNOSTIC, GARG_ITO, GROUPS, HU_LUO, NUDGE, OKOROAFOR, Baseline, BaselineState
 from swapcal.kernels.linalg import factor_size, padded
 from swapcal.kernels.loop import advance
-from swapcal.kernels.state import NOBODY, T_MEAN, T_P, T_SLOT_LOW, T_W_LOW, RunOptions, choose_label
+from swapcal.kernels.state import NO_OPPONENT, T_MEAN, T_P, T_SLOT_LOW, T_W_LOW, RunOptions, choose_label
 
 # Garg et al. with Ito's reduction: the best rate before the paper.
 
@@ -79,7 +79,7 @@ Memberships = Callable[[Array], Array]
 
 
 def halves(X: Array) -> Array:
-    """Return memberships (n, 2d − 1): everyone, then x_k > 0 and x_k ≤ 0 for each coordinate but the constant.
+    """Return memberships (n, 2d − 1): all rows, then x_k > 0 and x_k ≤ 0 for each coordinate but the constant.
 
     Examples
     --------
@@ -280,7 +280,7 @@ class Okoroafor(OnlineBaseline):
         if self._learner is None:
             super()._advance(X, y, events, tickets, mixes, options)
             return
-        opponent = NOBODY if options is None else options.opponent
+        opponent = NO_OPPONENT if options is None else options.opponent
         for row in range(len(X)):
             x, ticket = X[row : row + 1], tickets[row : row + 1]
             if ticket[0, T_SLOT_LOW] < 0.0:

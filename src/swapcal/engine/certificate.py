@@ -48,7 +48,7 @@ class IssuedErrors:
     somni : swap omniprediction: what convex 1-Lipschitz losses with values in [-1, 1], one per level, lose to affine
         rules with values in [0, 1], one per level.
         None where outcomes have another range than [0, 1]: the best response to a mean is best for 0 and 1 only.
-    cal : Σ_v |Σ (y - v)|, plain calibration.
+    cal : Σ_v |Σ (y - v)|, calibration alone.
     labels : how many labels the sums are over: all of them, also with a window. After loading a state of an earlier
         release, which did not keep the levels drawn: those learned since.
     weight : the same, each label as often as it counts; divide by it for means.
@@ -189,7 +189,7 @@ class Certificate:
         return _sentences(self)
 
     def plot(self, *, ax: Any = None) -> Any:
-        """Draw what a better rule could have saved beside the bound, by part, per forecast; see `swapcal.plots`."""
+        """Draw the possible saving and the bound, by part, per forecast; see `swapcal.plots`."""
         from swapcal import plots
 
         return plots.certificate(self.as_dict(), self.weight, ax=ax)

@@ -111,13 +111,13 @@ class Explanation:
         return fields | ({} if own == UNIT else {"span": [*own]}) | ({"start": start} if start else {})
 
     @classmethod
-    def from_dict(cls, found: Mapping[str, Any]) -> Self:
+    def from_dict(cls, fields: Mapping[str, Any]) -> Self:
         """Return the explanation that `to_dict` wrote; `client.about(…)["explanation"]` has the same form."""
-        terms = tuple(Contribution(**term) for term in found["terms"])
-        members = tuple(Member(**member) for member in found["members"])
-        span = Span(*found.get("span", UNIT))
-        start = found.get("start", "")
-        return cls(found["p"], found["mean"], found["base"], terms, found["blend"], members, span, start)
+        terms = tuple(Contribution(**term) for term in fields["terms"])
+        members = tuple(Member(**member) for member in fields["members"])
+        span = Span(*fields.get("span", UNIT))
+        start = fields.get("start", "")
+        return cls(fields["p"], fields["mean"], fields["base"], terms, fields["blend"], members, span, start)
 
     def since(self, before: Self) -> tuple[Contribution, ...]:
         """Return why the mean has changed since an earlier explanation: the amounts add up to the change, exactly.

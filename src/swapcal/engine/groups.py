@@ -52,7 +52,7 @@ FILE = archive.Kind(KIND, VERSION, RULES, fields)
 
 
 def blank(z: Array, columns: int, scores: int, seed: int) -> SparseMemory:
-    """Return the memory of a forecaster before its first row: one group, everyone."""
+    """Return the memory of a forecaster before its first row: one group, of all rows."""
     groups_share = 0.5 if scores else 1.0
     column_share = groups_share / (1 + columns)
     levels = len(z)
@@ -151,9 +151,9 @@ class GroupErrors:
     Attributes
     ----------
     smcal_1, smcal_2 : swap multicalibration over the groups.
-    cal : Σ_v |Σ (y - v)|, plain calibration.
+    cal : Σ_v |Σ (y - v)|, calibration alone.
     labels, weight : outcomes learned, and the same with each as often as it counts; divide by it for means.
-    groups : how many were seen, everyone included.
+    groups : how many were seen, that of all rows included.
     """
 
     smcal_1: float
@@ -190,8 +190,8 @@ class GroupCertificate:
     bound : on psreg, from Σ D_t and the prior weights of each level's best rule; None once an outcome came late or a
         row had a weight other than 1.
     theorem : on psreg, from the number of rounds, levels and groups only (`bounds.group_psreg`); None likewise.
-    smcal_1, smcal_2, cal : over the groups, of the levels p as they were drawn; cal is over everyone.
-    rounds, late, levels, groups, cells : outcomes learned, late ones among them, levels, groups seen (everyone is one),
+    smcal_1, smcal_2, cal : over the groups, of the levels p as they were drawn; cal is over all rows.
+    rounds, late, levels, groups, cells : outcomes learned, late ones among them, levels, groups seen (with all rows),
         pairs of a group and a level that met.
     weight : the rounds, each as often as it counts; divide by it for means.
     """

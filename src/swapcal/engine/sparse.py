@@ -25,7 +25,7 @@ NO_OPTIONS = RunOptions()
 class SparseForecaster(FixedLevelsPlayer):
     """Issue probabilities that are swap multicalibrated over 10⁴ to 10⁶ groups, whatever the outcomes do.
 
-    A row has a value in each of some columns; every value that occurs is a group, and so is everyone. Each level keeps
+    A row has a value in each of some columns; every value that occurs is a group, and so are all rows. Each level keeps
     exponential weights over corrections of single groups (and over your scores), a row costs time in proportion to its
     own groups, and memory is the pairs of a group and a level that met. For any sequence of outcomes, also of an
     adversary who sees the distribution, the pseudo swap regret is of order T^{1/3} (ln K)^{2/3} for K groups
@@ -80,7 +80,7 @@ class SparseForecaster(FixedLevelsPlayer):
 
     @property
     def groups(self) -> int:
-        """Number of groups seen with an outcome; everyone is one."""
+        """Number of groups seen with an outcome; all rows are one."""
         return int(self._memory.counts[kernel.GROUPS])
 
     @property
@@ -101,7 +101,7 @@ class SparseForecaster(FixedLevelsPlayer):
         ----------
         x : (columns,) values
         event : as in `Forecaster.predict`
-        scores : (scores,) probabilities, NaN where there is none
+        scores : (scores,) probabilities, NaN if missing
         """
         row = self._encoded([x], None if scores is None else [scores])
         return self._issue(row, None if event is None else [event], single=True)
@@ -131,7 +131,7 @@ class SparseForecaster(FixedLevelsPlayer):
         X : (n, columns) values: an array of integers or texts, a data frame, or rows
         y : (n,) outcomes in [0, 1]
         events, progress : as in `Forecaster.run`
-        scores : (n, scores) probabilities, NaN where there is none
+        scores : (n, scores) probabilities, NaN if missing
         weights : (n,) how often each row counts; by default once
         """
         rows = self._encoded(X, scores)
@@ -143,7 +143,7 @@ class SparseForecaster(FixedLevelsPlayer):
     ) -> None:
         """Issue the rows whose tickets are blank and learn those that have a label, in order, filling in `tickets`.
 
-        For callers that keep keys and tickets in arrays of their own; nothing is checked. Key 0 stands for no value.
+        For callers that keep keys and tickets in arrays of their own; nothing is checked. Key 0 means no value.
         """
         options = None if weights is None else RunOptions(weights=weights)
         self._advance(np.hstack([keys.view(np.float64), scores]), y, events, tickets, self._blank_mixes(1), options)
@@ -202,7 +202,7 @@ class SparseForecaster(FixedLevelsPlayer):
 
 
 def group_keys(X: Any, columns: int) -> Keys:
-    """Return a 64-bit key for each value, shape (n, columns); 0 where there is none.
+    """Return a 64-bit key for each value, shape (n, columns); 0 without a value.
 
     Examples
     --------

@@ -22,10 +22,10 @@ from swapcal.archive import (
 from swapcal.arrays import AnyArray, Array, Integers
 from swapcal.kernels.linalg import factor_size, padded, unpack
 from swapcal.kernels.state import (
+    ALL_ROWS,
     BLUM_MANSOUR,
     CODES_LEARNER,
     CODES_MIXING,
-    EVERYONE,
     HEDGE,
     INNER,
     LEVELS,
@@ -63,7 +63,7 @@ def allocate(
     """Return the memory of a forecaster before its first row; learners start from `start`, or the constant z.
 
     `knobs` are the first four; the others follow from λ, the dimension, the prior and the window. With a window,
-    everyone's short memory starts from `start`, or ½; each level's from that, and its learner from its short memory.
+    the short memory of all rows starts from `start`, or ½; each level's from that, and its learner from the latter.
     """
     inner = dim + (RECENT_COORDINATES if window else 0)
     width, n, ridge = padded(inner), len(levels), knobs[RIDGE]
@@ -111,10 +111,10 @@ def allocate(
 
 
 def _recent_prior(width: int, dim: int, start: Array | None, window: float) -> Array:
-    """Return where everyone's and the levels' short memory start: from `start`, or ½; and from everyone's."""
+    """Return where the short memories of all rows and of the levels start: `start`, or ½; and that of all rows."""
     prior = np.zeros((2, width if window else 0))
     if window:
-        prior[:, 0] = prior[1, EVERYONE] = 1.0
+        prior[:, 0] = prior[1, ALL_ROWS] = 1.0
         if start is not None:
             prior[0, places(dim, window)] = start
     return prior
@@ -236,11 +236,11 @@ def linear_weights(state: Memory, slot: int, dim: int) -> Array:
     at = places(dim, window)
     theta: Array = state.theta[slot, at].copy()
     if window:
-        everyone, own = state.recent[0, at].copy(), state.recent[1 + slot, at].copy()
-        everyone[0] -= 1.0
-        own += state.recent[1 + slot, EVERYONE] * everyone
+        of_all, own = state.recent[0, at].copy(), state.recent[1 + slot, at].copy()
+        of_all[0] -= 1.0
+        own += state.recent[1 + slot, ALL_ROWS] * of_all
         own[0] -= 1.0
-        theta += state.theta[slot, EVERYONE] * everyone + state.theta[slot, OWN] * own
+        theta += state.theta[slot, ALL_ROWS] * of_all + state.theta[slot, OWN] * own
     return theta
 
 
@@ -250,9 +250,9 @@ def wish(state: Memory, slot: int, x: Array) -> float:
     at = places(len(x), window)
     value = float(state.theta[slot, at] @ x)
     if window:
-        everyone = _held(float(state.recent[0, at] @ x)) - 0.5
-        own = _held(float(state.recent[1 + slot, at] @ x + state.recent[1 + slot, EVERYONE] * everyone)) - 0.5
-        value += float(state.theta[slot, EVERYONE] * everyone + state.theta[slot, OWN] * own)
+        of_all = _held(float(state.recent[0, at] @ x)) - 0.5
+        own = _held(float(state.recent[1 + slot, at] @ x + state.recent[1 + slot, ALL_ROWS] * of_all)) - 0.5
+        value += float(state.theta[slot, ALL_ROWS] * of_all + state.theta[slot, OWN] * own)
     return _held(value)
 
 

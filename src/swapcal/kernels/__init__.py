@@ -1,1 +1,1 @@
-"""Compiled functions on plain arrays; nothing here knows about the rest of the package."""
+"""Compiled functions on arrays; they import nothing from the other rooms."""

@@ -12,7 +12,7 @@ from swapcal.kernels.linalg import absorb, dot
 from swapcal.kernels.mixing import hedge_weight, round_to_levels, stationary, write_mixture
 from swapcal.kernels.state import T_HIGH, T_ISSUED, T_LOW, T_MEAN, T_P, T_SLOT_HIGH, T_SLOT_LOW, T_WEIGHT
 
-# The memory that all online baselines share, as named arrays; each system says what it keeps where.
+# The memory of all online baselines, as named arrays; each system documents its use of them.
 
 SYSTEMS = range(8)
 FOSTER_VOHRA, FOSTER_HART, FISHELSON, LUO_KL, GARG_ITO, GROUPS, OKOROAFOR, HU_LUO = SYSTEMS
@@ -167,7 +167,7 @@ def issue_garg_ito(
 ) -> None:
     """Follow the map level → nearest level of its wish from the last level played until it closes; play that cycle.
 
-    The ticket keeps the learner that was asked (low slot) and the level it answered (high slot).
+    The ticket keeps the learner that was used (low slot) and its level (high slot).
     """
     levels = cells.z.shape[0]
     visited, path = room.walk[0], room.walk[1]
@@ -184,21 +184,21 @@ def issue_garg_ito(
     for k in range(first, steps):
         mix[path[k]] = 1.0 / length
     chosen = min(length - 1, int(draw * length))
-    asked = path[first + chosen]
+    cell = path[first + chosen]
     answered = path[first + (chosen + 1) % length]
     write_mixture(ticket, cells.z, mix, draw)
     ticket[T_P] = cells.z[answered]
-    ticket[T_SLOT_LOW] = asked
+    ticket[T_SLOT_LOW] = cell
     ticket[T_SLOT_HIGH] = answered
 
 
 @inlined
 def learn_garg_ito(cells: BaselineState, x: Array, y: float, ticket: Array, room: BaselineScratch) -> None:
-    """Give the whole label to the learner that was asked, and stay on the level that was played."""
-    asked = int(ticket[T_SLOT_LOW])
-    theta = cells.theta[asked]
+    """Update the learner that was used with the whole label, and stay on the level that was played."""
+    cell = int(ticket[T_SLOT_LOW])
+    theta = cells.theta[cell]
     miss = y - dot(theta, x)
-    g = absorb(cells.factor[asked], cells.scale[asked], x, 1.0, room.u)
+    g = absorb(cells.factor[cell], cells.scale[cell], x, 1.0, room.u)
     for i in range(theta.shape[0]):
         theta[i] += miss / g * room.u[i]
     cells.counts[LAST] = int(ticket[T_SLOT_HIGH])

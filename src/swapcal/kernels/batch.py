@@ -39,7 +39,7 @@ class Design(NamedTuple):
 
 
 class Spots(NamedTuple):
-    """Which regressors the categories of each row are; the number of regressors stands for none."""
+    """The regressor of each category of a row; the number of regressors means that it has none."""
 
     coded: Spotted
     """(n, columns + pairs) of categories and pairs, each as large as its scale."""

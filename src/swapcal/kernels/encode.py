@@ -22,7 +22,7 @@ TRUSTED = 20  # observations before winsorising: fewer do not make a spread
 EXACT_LIMIT = 2.0**53  # above, neighbouring integers share a float
 EXACT_TAG = np.uint64(0xD1B54A32D192ED03)
 FEW = 16  # an integer column with at most so many values is one of categories
-ENOUGH = 3 * FEW  # past values before one may say so
+ENOUGH = 3 * FEW  # past values before that is decided
 FIRST_BIN = np.uint64(16)
 ONE, NO_SYMBOL, S32 = np.uint64(1), np.uint64(0), np.uint64(32)
 HALF_TURN = 4.0 / np.pi
@@ -129,7 +129,7 @@ def insert_sorted(v: float, sample: Array, end: int) -> None:
 
 @inlined
 def keep_sampled(v: float, salt: np.uint64, seen: int, sample: Array, filled: int) -> bool:
-    """Reservoir-sample with a draw that is a hash of (column, position); tell whether v was kept."""
+    """Reservoir-sample with a draw that is a hash of (column, position); return whether v was kept."""
     if filled < sample.shape[0]:
         insert_sorted(v, sample, filled)
         return True
@@ -185,7 +185,7 @@ def meet(symbol: np.uint64, j: int, past: Past) -> None:
 def describe_number(v: float, score: float, j: int, salt: np.uint64, past: Past, keys: Keys, values: Array) -> None:
     """Write a number's entries for the experts: rank bin, standard score, and exact integer where those recur.
 
-    An integer with few values is a category, and says all in one entry. A column that was constant so far says nothing.
+    An integer with few values is a category, with one entry. A column that was constant so far has none.
     """
     distinct, filled = past.distinct[j], min(past.seen[j], SAMPLE)
     if filled == 0 or (distinct == 1 and v == past.sample[j, 0]):
@@ -351,8 +351,8 @@ def look_up(lookup: Lookup, X: Array, codes: Integers) -> None:
                     lo = mid + 1
                 else:
                     hi = mid
-            found = lookup.binned[j] == 1 or (lo < end and lookup.known[lo] == value)
-            codes[row, j] = lo - first if found and not np.isnan(value) else NOWHERE
+            known = lookup.binned[j] == 1 or (lo < end and lookup.known[lo] == value)
+            codes[row, j] = lo - first if known and not np.isnan(value) else NOWHERE
 
 
 @pure

@@ -73,8 +73,8 @@ class _PartLibrary(JITCodeLibrary):  # type: ignore[misc]
     """The code of a part: simplified once, optimised in the kernels that contain it, never machine code."""
 
     def _optimize_final_module(self) -> None:
-        plain: dict[str, Any] = {"loop_vectorize": False, "slp_vectorize": False, "opt": 0, "cost": "cheap"}
-        passes, builder = self._codegen._module_pass_manager(**plain)
+        options: dict[str, Any] = {"loop_vectorize": False, "slp_vectorize": False, "opt": 0, "cost": "cheap"}
+        passes, builder = self._codegen._module_pass_manager(**options)
         passes.run(self._final_module, builder)
 
     def _finalize_final_module(self) -> None:

@@ -18,7 +18,7 @@ from swapcal.kernels.simd import column_dots, sweep_columns
 
 BLOCK = 4
 CORNER = 6
-# Tells the compiler that an index is not negative, which spares it Python's wrap-around on every access.
+# Mask by which the compiler infers that an index is not negative, and omits Python's wrap-around on every access.
 NONNEGATIVE = 0x7FFFFFFFFFFF
 # Newton on the secular equation converges quadratically: a handful of steps do, this only bounds the loop.
 MOST_NEWTON_STEPS = 100

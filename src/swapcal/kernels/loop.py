@@ -32,10 +32,10 @@ from swapcal.kernels.mixing import (
 )
 from swapcal.kernels.simd import row_axpy, row_dot
 from swapcal.kernels.state import (
+    ALL_ROWS,
     CODES_ADAPTIVE,
     CODES_LEARNER,
     CODES_MIXING,
-    EVERYONE,
     FLOOR,
     GAP,
     HEDGE,
@@ -157,7 +157,7 @@ def issue(state: Memory, x: Array, event: np.uint64, ticket: Array, mix: Array, 
     ticket[T_RECENT] = ticket[T_RECENT_LOW] = ticket[T_RECENT_HIGH] = 0.0
     if state.knobs[WINDOW] > 0.0:
         ticket[T_RECENT] = clip(row_dot(state.recent, 0, x))
-        x[EVERYONE] = ticket[T_RECENT] - 0.5
+        x[ALL_ROWS] = ticket[T_RECENT] - 0.5
     if state.codes[CODES_MIXING] == HEDGE:
         issue_hedge(state, x, draw, ticket, scratch)
         if state.knobs[WINDOW] > 0.0:
@@ -206,7 +206,7 @@ def refine(state: Memory, low: int, high: int, charge: float) -> None:
 
 @inlined
 def extend(state: Memory) -> None:
-    """Halve an outermost interval once the inner level beside it is 2/(labels + 2) from the end."""
+    """Halve an outermost interval once its inner level is 2/(labels + 2) from the end."""
     known = state.counts[UPDATES] + 2.0
     if state.z[state.order[1]] * known >= 2.0:
         split(state, state.order[0], state.order[1])
@@ -261,11 +261,11 @@ def drawn_slot(state: Memory, ticket: Array) -> int:
         return low
     if state.z[high] == p:
         return high
-    found = high
+    drawn = high
     for slot in range(state.counts[LEVELS]):
         if state.z[slot] == p:
-            found = slot
-    return found
+            drawn = slot
+    return drawn
 
 
 @inlined
@@ -288,9 +288,9 @@ def learn(state: Memory, x: Array, y: float, count: float, ticket: Array, mix: A
     recalls = state.knobs[WINDOW] > 0.0
     book_drawn(state, x, y, count, ticket)
     if recalls:
-        everyone, x[EVERYONE] = x[EVERYONE], 0.0
+        of_all, x[ALL_ROWS] = x[ALL_ROWS], 0.0
         learn_recent(state, 0, x, y, count, scratch.u, scratch.unit)
-        x[EVERYONE] = everyone
+        x[ALL_ROWS] = of_all
     for k in range(2 if hedged else n):
         slot, alpha, w = k, 0.0, 0.0
         if not hedged:
@@ -323,11 +323,11 @@ def learn(state: Memory, x: Array, y: float, count: float, ticket: Array, mix: A
 
 @inlined
 def enter(state: Memory, X: Array, row: int, ticket: Array, x: Array) -> None:
-    """Copy a context into working room, with what was said of it with short memory if it was issued before."""
+    """Copy a context into working memory, with the short-memory prediction of its ticket if it was issued before."""
     dim = X.shape[1]
     if state.knobs[WINDOW] > 0.0:
         x[0] = X[row, 0]
-        x[EVERYONE] = ticket[T_RECENT] - 0.5 if ticket[T_SLOT_LOW] >= 0.0 else 0.0
+        x[ALL_ROWS] = ticket[T_RECENT] - 0.5 if ticket[T_SLOT_LOW] >= 0.0 else 0.0
         x[OWN] = 0.0
         for i in range(1, dim):
             x[i + RECENT_COORDINATES] = X[row, i]
@@ -390,7 +390,7 @@ def advance(
     ----------
     state, scratch : the engine's; None if a baseline plays; what the scratch lacks is left out, too
     X, y : (n, d) contexts and (n,) labels
-    events : (n,) what determines the draws, or (1,) for all of them; 0 stands for "not named"
+    events : (n,) what determines the draws, or (1,) for all of them; 0 means "not named"
     tickets : (n, TICKET)
     mixes : whole distributions; with fewer rows than X rows share them in turn, as they are needed until the label
     company : weights, a log or an opponent, if any of them; a baseline minds the opponent alone

@@ -1,7 +1,8 @@
 """Second-order logistic regressions on the contexts, at several ridge strengths.
 
 Each keeps the Gaussian posterior N(w, P) of its weights, P = U D Uᵀ, and takes one extended Kalman step per label. The
-strongest ridge remembers everything and is slow to be misled; the weakest forgets soonest and follows the stream.
+strongest ridge weights all labels equally and is robust to noise; the weakest discounts old labels most and adapts
+fastest.
 A row concerns only the coordinates that existed when it came, so what is computed does not depend on later ones.
 """
 

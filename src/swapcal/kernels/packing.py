@@ -231,7 +231,7 @@ def delta_encode(
 ) -> None:
     """Leave of rows' values, of the experts' probabilities and of tickets what is not as expected; twice, all is back.
 
-    An entry is expected to be 1, and a probability to follow from the log-odds beside it. Only the same machine code is
+    An entry is expected to be 1, and a probability to follow from the log-odds after it. Only the same machine code is
     sure to round alike both times, hence one function for both ways. `new_ticket` holds the ticket's bits already; what
     is expected of it follows from numbers that stay. `work` has room for one number.
     """

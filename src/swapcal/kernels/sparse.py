@@ -62,7 +62,7 @@ SERIES = tuple(1.0 / factorial(i) for i in range(14))
 
 
 class SparseMemory(NamedTuple):
-    """What is known, by level, by group and by cell; group 0 is everyone."""
+    """The statistics by level, by group and by cell; group 0 holds all rows."""
 
     z: Array
     """(L,) levels, increasing from 0 to 1."""
@@ -93,11 +93,11 @@ class SparseMemory(NamedTuple):
     size: Integers
     """(groups,) how many there are; they have room for the next power of two."""
     table: Integers
-    """(a power of two, at least twice the groups) groups by hash; -1 where there is none."""
+    """(a power of two, at least twice the groups) groups by hash; -1 in empty places."""
     cells: Array
     """(room, CELL)"""
     categories: Integers
-    """(1 + columns,) groups of each column, everyone first."""
+    """(1 + columns,) groups of each column, that of all rows first."""
     totals: Array
     """(1,) Σ D_t."""
     counts: Integers
@@ -479,11 +479,11 @@ def learn_at(
 @inlined
 def drawn_level(state: SparseMemory, ticket: Array) -> int:
     """Return the level that was issued: one of the ticket's two, unless the caller moved p to another."""
-    found = int(ticket[T_SLOT_HIGH])
+    drawn = int(ticket[T_SLOT_HIGH])
     for level in range(state.z.shape[0]):
         if state.z[level] == ticket[T_P]:
-            found = level
-    return found
+            drawn = level
+    return drawn
 
 
 @inlined
@@ -554,7 +554,7 @@ def advance_sparse(
 
     Parameters
     ----------
-    X : (n, columns + scores) the bits of keys, 0 where there is no value, then scores, NaN where there is none
+    X : (n, columns + scores) the bits of keys, 0 without a value, then scores, NaN if missing
     y, events, tickets, options : as in `swapcal.kernels.loop.advance`
     """
     columns = scratch.member.shape[0] - 1
@@ -579,7 +579,7 @@ def advance_sparse(
 
 @lean
 def index_groups(state: SparseMemory) -> None:
-    """Enter all groups but everyone into an empty table."""
+    """Enter all groups except that of all rows into an empty table."""
     for group in range(1, state.counts[GROUPS]):
         state.table[slot_of(state, state.column[group], state.key[group])] = group
 

@@ -15,7 +15,7 @@ HEDGE, BLUM_MANSOUR = 0, 1
 
 # codes
 CODES_LEARNER, CODES_MIXING, CODES_ADAPTIVE = 0, 1, 2
-# what CODES_ADAPTIVE says: fixed levels, self-refining ones, or self-refining ones of which 0 and 1 are never issued
+# values of CODES_ADAPTIVE: fixed levels, self-refining ones, or self-refining ones of which 0 and 1 are never issued
 FIXED, REFINING, INNER = 0, 1, 2
 # knobs: λ, κ, the Online Newton Step's β, A's initial diagonal (λ, or ω for the Online Newton Step), what an interval
 # may always cost before it splits, how far from the constant ½ a newborn level's learner may start, and the window:
@@ -28,17 +28,17 @@ GAP, RECENT_GAP = 0, 1
 
 # a ticket's columns; in a blank one T_MEAN is how near to 0 and 1 the caller allows to come on inner levels, if above 0
 (T_P, T_MEAN, T_LOW, T_HIGH, T_WEIGHT, T_W_LOW, T_W_HIGH, T_GAP, T_SLOT_LOW, T_SLOT_HIGH, T_ISSUED) = range(11)
-# what was said with short memory: for everyone, and by the two levels
+# short-memory predictions: of all rows, and of the two levels
 T_RECENT, T_RECENT_LOW, T_RECENT_HIGH = range(11, 14)
 TICKET = 14
 
-# With a window, two coordinates follow the constant: what everyone's short memory says and what the level's says, each
+# With a window, two coordinates follow the constant: the short-memory predictions of all rows and of the level, each
 # less ½.
-EVERYONE, OWN = 1, 2
+ALL_ROWS, OWN = 1, 2
 RECENT_COORDINATES = 2
 
 # Self-refining levels. They start as i/16, coarser ones would issue certainties before the first labels come back; and
-# the outermost intervals are halved so often, or 3 in 100 would have to be said as 0 and 1/16 in turn.
+# the outermost intervals are halved so often, or 3 in 100 would have to be issued as 0 and 1/16 in turn.
 START_INTERVALS, END_HALVINGS = 16, 4
 # Where 0 and 1 are never issued, a score as near to them as experts may be, 10⁻⁴, needs a level nearer still.
 INNER_HALVINGS = 10
@@ -46,8 +46,8 @@ INNER_HALVINGS = 10
 # d. A learner costs λB² + d ln(…) in any case; without the share of d there would be too many of them in high dimension
 # for the d^{2/3} of the theorem. A larger share is felt at low base rates, where levels must be near 0 early.
 SPLIT_SHARE_OF_RIDGE, SPLIT_SHARE_OF_DIM = 0.1, 0.002
-# A newborn's learner starts within this distance of e_1, the constant ½, so that the worst-case bound knows how far its
-# comparators are before any data. A ball around ½ treats a label and its complement alike.
+# A newborn's learner starts within this distance of e_1, the constant ½, so that the worst-case bound limits the
+# distance of its comparators before any data. A ball around ½ treats a label and its complement alike.
 NEWBORN_REACH = 3.0
 
 
@@ -85,7 +85,7 @@ class Memory(NamedTuple):
     drawn_residual: Array
     """(slots, width) Σ 1[p = z] (y - z) x of the same."""
     recent: Array
-    """(1 + slots, width) weights of the learners with a short memory, everyone's before the levels'; none, none."""
+    """(1 + slots, width) weights of the learners with a short memory, that of all rows before the levels'."""
     recent_factor: Array
     """(1 + slots, factor_size) U of their P."""
     recent_scale: Array
@@ -97,7 +97,7 @@ class Memory(NamedTuple):
     recent_clock: Integers
     """(1 + slots,) labels learned when the learner's sums were last brought up to date."""
     recent_prior: Array
-    """(2, width) where they start: everyone's, and the levels'."""
+    """(2, width) where they start: that of all rows, and the levels'."""
     totals: Array
     counts: Integers
     knobs: Array
@@ -194,7 +194,7 @@ class Opponent(NamedTuple):
     """(n,) written; empty for no opponent."""
 
 
-NOBODY = Opponent(COIN, np.empty(0), np.empty(0), np.empty((0, 0)), np.empty(0))
+NO_OPPONENT = Opponent(COIN, np.empty(0), np.empty(0), np.empty((0, 0)), np.empty(0))
 
 
 def blank_notes(dim: int, longest: float) -> Array:
@@ -247,7 +247,7 @@ def choose_label(rule: int, mean: float, x: Array, chance: float, coin: float, n
     mean : of the distribution about to be issued
     x : the context
     coin : uniform in [0, 1)
-    notes : from `blank_notes`; what the opponent remembers between rounds
+    notes : from `blank_notes`; the opponent's state between rounds
     """
     if rule == OPPOSE:
         return 1.0 if mean < chance else 0.0
@@ -266,7 +266,7 @@ def answer(opponent: Opponent, row: int, mean: float, x: Array) -> float:
     return y
 
 
-# Optional inputs of the rounds of a loop: weights, a log, an opponent. Empty arrays stand for none.
+# Optional inputs of the rounds of a loop: weights, a log, an opponent. Empty arrays mean that there are none.
 
 # Changes one round can make while hedging: two learners, one new level.
 CHANGES = 3
@@ -298,5 +298,5 @@ class RunOptions(NamedTuple):
     """(n,) how often each round counts; empty for once."""
     log: Log = blank_log(0, 0)
     """Log of the changes; empty for none."""
-    opponent: Opponent = NOBODY
-    """Opponent that chooses the labels; `NOBODY` if they are given."""
+    opponent: Opponent = NO_OPPONENT
+    """Opponent that chooses the labels; `NO_OPPONENT` if they are given."""

@@ -313,7 +313,7 @@ def add_signed(level: Index, code: Integers, value: Array, signs: AnyArray, tabl
 
 @jit
 def add_distinct(level: Index, code: Integers, keys: Keys, least: Keys) -> None:
-    """Keep the smallest distinct keys of every level and place, in order; the largest key is none.
+    """Keep the smallest distinct keys of every level and place, in order; the largest key marks empty places.
 
     Parameters
     ----------

@@ -28,9 +28,9 @@ class Forest(NamedTuple):
     depth: Integers
     """(trees,) steps that bring every row to a leaf."""
     column: Keys
-    """(nodes,) which input is looked at: 0 the score's log-odds, then the numbers, then the codes."""
+    """(nodes,) input of the comparison: 0 the score's log-odds, then the numbers, then the codes."""
     threshold: Array
-    """(nodes,) numbers of at most this go left; below every code where sets are asked for."""
+    """(nodes,) numbers of at most this go left; below every code at nodes that split by sets."""
     codes: Keys
     """(nodes,) the set of codes that go left, a bit each; empty where a number is compared."""
     child: Keys
@@ -83,15 +83,14 @@ def add_trees(forest: Forest, given: Array, raw: Array, codes: Integers, room: R
 
 # Trees evaluated for 64 rows at once, a bit of a word for each row.
 #
-# The nodes of many trees ask few different questions. Each is answered once for a block of rows, and a tree sends
-# whole
-# words down its branches: the rows that go left at a node are one `and` of two words. No row is looked at alone before
-# its leaf is looked up.
+# The nodes of many trees have few different splits. Each is evaluated once for a block of rows, and a tree sends whole
+# words down its branches: the rows that go left at a node are one `and` of two words. Single rows are only used to look
+# up their leaves.
 
 LEVELS = 8
-"""Of a tree at most: the way to a leaf, a bit for each level, must fit into a byte."""
+"""Most levels of a tree: the path to a leaf, a bit for each level, must fit into a byte."""
 NOWHERE = 255
-"""Where words that have come to a leaf are put: nodes that ask, on LEVELS levels, are no more than this."""
+"""Place of words that have reached a leaf; inner nodes on LEVELS levels have smaller numbers."""
 ROW_BIT = np.uint64(1) << np.arange(BLOCK_ROWS, dtype=np.uint64)
 SPREAD = np.array([sum((byte >> j & 1) << 8 * j for j in range(8)) for byte in range(256)], np.uint64)
 """The bits of a byte, one in each byte of a word."""

@@ -10,9 +10,9 @@ from swapcal.kernels.jit import inlined, lean, shared
 STAKES = 6
 """Stakes per direction."""
 LANES = 2 * STAKES
-"""Bets of a cell: bet 2i says that outcomes are more frequent than forecast, bet 2i + 1 that they are rarer."""
+"""Bets of a cell: bet 2i on outcomes more frequent than forecast, bet 2i + 1 on rarer ones."""
 
-# What a bet remembers: product of its gains since the last fold, logarithm of its wealth up to there, the
+# State of a bet: product of its gains since the last fold, logarithm of its wealth up to there, the
 # Shiryaev–Roberts sum, the cumulative sum, and that one's start with the rows, residuals and squares since.
 GAIN, LOG, SUM, CUSUM, START, ROWS, RESIDUAL, SQUARE = range(8)
 FIELDS = 8
@@ -47,11 +47,10 @@ def step(
 
 # Wealth of bets against a forecast: products for the lifetime test, Shiryaev–Roberts sums for the change detector.
 #
-# Each group and range of forecasts is a cell of `LANES` bets; a group's cells are the nodes of its tree of ranges,
-# root
+# Each group and range of forecasts is a cell of `LANES` bets; a group's cells are the nodes of its tree of ranges, root
 # first, the children of node i being 2i and 2i + 1 when counted from 1.
 
-# What a cell remembers beside its bets: counts and sums; then, per direction, when each alarm was raised and the
+# State of a cell in addition to its bets: counts and sums; then, per direction, when each alarm was raised and the
 # largest value that led or would have led to it; and the clock of its first row.
 VISITS, FORECAST, TOTAL, TOTAL_SQUARE = range(4)
 CHANGE_AT, CHANGE_PEAK, LIFE_AT, LIFE_PEAK = 4, 6, 8, 10
@@ -61,7 +60,7 @@ NOTES = 13
 FOLD = 64
 """Rows of a cell after which products are folded into logarithms; until then they cannot leave the range of floats."""
 
-# What a raised change alarm remembers of the time of its strongest evidence: the clock, and of the best bet then the
+# State of a raised change alarm at the time of its strongest evidence: the clock, and of the best bet then the
 # start of its cumulative sum, the rows, residuals and squares since, and the rows of the cell before that start.
 AT, SINCE, SPAN, GAP, SPREAD, BEFORE = range(6)
 MARKS = 6
@@ -73,8 +72,8 @@ ENTRY = 5 + MARKS
 END = 1e-3
 """An alarm ends when its evidence has fallen to this part of its strongest.
 
-Were the forecasts off as the bet says, its wealth would be a likelihood ratio, and would ever fall so far with
-probability at most this part.
+If the forecasts were off as the bet assumes, its wealth would be a likelihood ratio, and would fall so far with at most
+this probability.
 """
 
 
@@ -128,15 +127,15 @@ def price(p: float, y: float, part: float, stakes: Array, tolerance: float, gain
 @inlined
 def leaf(p: float, edges: Array) -> int:
     """Return which of the finest ranges holds p; an edge belongs to the range above it."""
-    found = 0
+    place = 0
     for i in range(edges.shape[0]):
-        found += 1 if p >= edges[i] else 0
-    return found
+        place += 1 if p >= edges[i] else 0
+    return place
 
 
 @inlined
 def notice(note: Array, peak: int, raised: int, value: float, limit: float, clock: float) -> None:
-    """Remember the largest value so far, and when it first reached the limit."""
+    """Keep the largest value so far, and when it first reached the limit."""
     if value > note[peak]:
         note[peak] = value
         if value >= limit and np.isnan(note[raised]):
