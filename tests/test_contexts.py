@@ -258,7 +258,7 @@ def test_empty_batches_change_nothing() -> None:
         ({"v": "three", "c": "a", "p": None}, "column 'v': given 'three', expected a number"),
         ({"v": math.inf, "c": "a", "p": None}, "column 'v': given inf in row 1, expected a finite number"),
         ({"v": 1.0, "c": "a", "p": 1.5}, r"score 'p': given 1.5 in row 1, expected a probability"),
-        ([{"v": 1.0, "p": 0.5}, {"v": "x", "p": 0.5}], "column 'v': given 'x' in row 2 beside numbers"),
+        ([{"v": 1.0, "p": 0.5}, {"v": "x", "p": 0.5}], "column 'v': given 'x' in row 2 among numbers"),
         ({"v": 1.0, "c": "a"}, "column 'p': declared but absent"),
         ({"V": 1.0, "c": "a", "p": 0.5}, "column 'V': given instead of 'v'"),
         ({"v": 1.0, "c": 3, "p": 0.5}, "column 'c': given the number 3, expected text"),

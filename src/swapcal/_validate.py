@@ -278,7 +278,7 @@ def weight_rows(weights: "ArrayLike | None", rows: int) -> "Array | None":
 
 
 def event_key(event: object) -> int:
-    """Return the 64-bit key of an event id (any int, str or bytes); never 0, which stands for "not named"."""
+    """Return the 64-bit key of an event id (any int, str or bytes); never 0, which means "not named"."""
     if type(event) is not str and (isinstance(event, bool) or not isinstance(event, (int, np.integer, str, bytes))):
         raise TypeError(f"event: given {type(event).__name__}, expected an int, str or bytes id")
     raw = event if isinstance(event, bytes) else _letters(event).encode()

@@ -74,7 +74,7 @@ MOST_NAME = 40  # letters of the target's name in the temporary one, which has t
 
 @contextmanager
 def replacing(path: Name) -> Iterator[BinaryIO]:
-    """Open a file beside `path` to write and read back; when the block ends well, it takes the place of `path`.
+    """Open a temporary file next to `path` to write and read back; it replaces `path` when the block ends well.
 
     The bytes reach the disk before the name does, so a crash leaves the old file or the new one, never half of one. A
     symbolic link stays, and its target is replaced. An existing file keeps its mode. Raises OSError if `path` is not a
@@ -270,7 +270,7 @@ class Field(NamedTuple):
     least: Any = None
     """No entry is below this: a number, or one for each column."""
     most: Any = None
-    """No entry is above this: likewise. The name of a size stands for the last index of an axis of that size."""
+    """No entry is above this: likewise. The name of a size means the last index of an axis of that size."""
     rises: bool = False
     """Entries strictly increase along the last axis."""
     ordered: bool = False
@@ -412,14 +412,14 @@ class Kind:
         """Raise ArchiveError if a setting is missing, unknown, or out of range."""
         check(self.rules, settings)
 
-    def check_shapes(self, found: Mapping[str, tuple[str, Shape]], settings: Settings) -> None:
+    def check_shapes(self, given: Mapping[str, tuple[str, Shape]], settings: Settings) -> None:
         """Raise ArchiveError if an array is missing, unknown, of another type, or of an inconsistent size."""
-        shapes = defaultdict(_NO_SHAPE, {name: shape for name, (_, shape) in found.items()})
+        shapes = defaultdict(_NO_SHAPE, {name: shape for name, (_, shape) in given.items()})
         fields = self.fields(settings, shapes)
-        for fault in _name_faults("array", found, fields):
+        for fault in _name_faults("array", given, fields):
             raise ArchiveError(fault)
         for name, field in fields.items():
-            dtype, shape = found[name]
+            dtype, shape = given[name]
             if dtype != field.dtype or len(shape) != len(field.shape):
                 raise ArchiveError(f"{name}: given {dtype} of shape {shape}, expected {field.dtype} of {field.shape}")
         _sizes(fields, shapes)
@@ -465,7 +465,7 @@ def _entry_faults(field: Field, array: AnyArray, sizes: Sizes) -> Iterator[str]:
 
 
 def _most(most: Any, sizes: Sizes) -> Any:
-    """Return a bound in numbers, or bounds of columns; the name of a size stands for its last index."""
+    """Return a bound in numbers, or bounds of columns; the name of a size means its last index."""
     if isinstance(most, list):
         return [_most(each, sizes) for each in most]
     return sizes[most] - 1 if isinstance(most, str) else most

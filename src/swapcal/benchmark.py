@@ -39,7 +39,7 @@ __all__ = [
 
 
 class Method(NamedTuple):
-    """One method: its scores, its worst group, its verdict, and its scores beside yours, tested; lower is better."""
+    """One method: its scores, worst group and verdict, and paired tests against your scores; lower is better."""
 
     name: str
     brier: float
@@ -49,9 +49,9 @@ class Method(NamedTuple):
     """observed minus forecast, of the group with the largest among those large enough to be tested"""
     verdict: Word
     squared: Difference | None
-    """Brier score beside yours; None for yours"""
+    """Brier score against yours; None for yours"""
     logged: Difference | None
-    """log loss beside yours"""
+    """log loss against yours"""
 
     @property
     def better(self) -> bool:
@@ -165,7 +165,7 @@ def cross_validated(
 
     Parameters
     ----------
-    table : (n rows) the columns beside the score, as numbers or text
+    table : (n rows) the columns other than the score, as numbers or text
     y, mine : (n,) outcomes, and the score as probabilities
     clusters : (n,) ids of what rows belong to, such as patients: no cluster is split, neither between these folds nor
         between those that swapcal makes of the rows it learns from
@@ -232,8 +232,8 @@ def gain(
     Parameters
     ----------
     simple : the best recalibration that is better than yours, if one is
-    beyond : the squared error of swapcal beside that of `simple`
-    columns : the squared error of swapcal beside that of logistic regression on the same columns, if that was fitted
+    beyond : the squared error of swapcal against that of `simple`
+    columns : the squared error of swapcal against that of logistic regression on the same columns, if that was fitted
     """
     if simple is not None and (not swap.better or beyond is None or beyond.word != "better"):
         enough = f"A simple recalibration is enough: {simple.name} lowers the squared error {_by(simple)}"
@@ -437,7 +437,7 @@ class Benchmark:
         return next(one for one in self.entries if one.name == name)
 
     def to_findings(self, *, created_at: str = "") -> Findings:
-        """Return the findings of swapcal's forecasts beside yours, with a section "contest" about all methods."""
+        """Return the findings of swapcal's forecasts against yours, with a section "contest" on all methods."""
         findings = self._comparisons[SWAPCAL].to_findings(created_at=created_at, tolerance=self.tolerance)
         methods, headline = tuple(one.plain() for one in self.entries), findings.headline
         sentence = f"The forecasts of {SWAPCAL}, audited: {headline.sentence}"

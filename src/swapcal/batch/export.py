@@ -398,10 +398,10 @@ def _side_by_side(places: Any, sizes: Integers) -> Any:
     return np.concatenate([np.empty(0, np.int64), *parts])
 
 
-# Export: a small file of arrays, and beside it the script that predicts from it with numpy alone.
+# Export: a small file of arrays, and the script that predicts from it with numpy alone.
 
 SCRIPT = "swapcal_predict.py"
-"""Name of the copy of `swapcal.batch.standalone` beside an exported file."""
+"""Name of the copy of `swapcal.batch.standalone` in the folder of an exported file."""
 
 VERSION = 3
 """Version of the file's layout; the script raises for others."""

@@ -40,7 +40,7 @@ Progress = Callable[[int], object]
 MODES = ("mean", "hash", "sample")
 FOLDS = 5
 FEWER_FOLDS, MANY_ROWS = 3, 5000
-"""Folds around a given score of at least this many rows: the correction is small beside the score."""
+"""Folds around a given score of at least this many rows: the correction is small relative to the score."""
 APART, MOST_APART = 10, 10_000
 """One row in so many, but no more than so many, is used for scales and categories where no correction is made."""
 RARE_APART = 2
@@ -86,7 +86,7 @@ class Model:
         self._history: History | None = None
         self.rows = 0
         self.held_out: Array | None = None
-        """Mean forecast of each row fitted last, made before its label was used, NaN where there is none; not saved."""
+        """Mean forecast of each row fitted last, made before its label was used, NaN if it has none; not saved."""
 
     @classmethod
     def fit(

@@ -173,7 +173,7 @@ class FitSettings:
     seed: int = 0
     correction: str = "auto"
     log: bool = False
-    """Whether all rounds are kept, beside the snapshots that `mean` averages."""
+    """Whether all rounds are kept, in addition to the snapshots that `mean` averages."""
 
     def __post_init__(self) -> None:
         if self.correction not in CORRECTIONS:
@@ -192,7 +192,7 @@ class FitSettings:
             raise ValueError(f'ridge: given {self.ridge!r}, expected a positive number or "auto"')
         if self.epsilon is not None and self.target == "adaptive":
             raise ValueError(
-                'epsilon: given with target "adaptive", expected a target that says which error is meant: '
+                'epsilon: given with target "adaptive", expected a target with an error of its own: '
                 "multicalibration, omniprediction or agnostic"
             )
         if self.epsilon is not None and (self.correction != "none" or self.passes > 1):

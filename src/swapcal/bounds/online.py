@@ -429,7 +429,7 @@ def l1_lower_bound(horizon: float) -> Bound:
 
     Collina, Lu, Noarov and Roth (arXiv 2601.05245) prove it, in expectation, for three disjoint groups that depend on
     the context and the prediction, and up to logarithms for O(log³ T) groups of contexts. It is no bound for the
-    errors of this package: at d = 1, plain calibration, O(T^{2/3−ε}) is possible (Dagan et al.), and for F_1^lin at a
+    errors of this package: at d = 1, calibration alone, O(T^{2/3−ε}) is possible (Dagan et al.), and for F_1^lin at a
     fixed d the order is open. The constant is not published, so it is 1 here and ``explicit`` is ``False``.
 
     Examples

@@ -161,7 +161,7 @@ def witness_groups(S: Array) -> Places:
 
 
 def cal(n: Array, A: Array, q: float) -> Total:
-    """Cal_q = Σ_v n_v (|A_v|/n_v)^q: plain calibration, the class holding only f = 1.
+    """Cal_q = Σ_v n_v (|A_v|/n_v)^q: calibration alone, the class holding only f = 1.
 
     Examples
     --------

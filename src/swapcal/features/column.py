@@ -319,7 +319,7 @@ class Encoded:
     marks: Keys
     """(n,) a hash of each record's values as given; see `swapcal.kernels.draw.row_marks`"""
     groups: Keys | None = None
-    """(n, number of `Contexts.hashed`) a key for each row's value of these, 0 where there is none; None without them"""
+    """(n, number of `Contexts.hashed`) a key for each row's value of these, 0 if missing; None without such columns"""
 
     def __len__(self) -> int:
         return len(self.dims)

@@ -212,7 +212,7 @@ class Contexts(Writable):
         self.span = span
 
     def was_present(self, column: str) -> bool:
-        """Tell whether any value of a column so far was not missing."""
+        """Return whether any value of a column so far was not missing."""
         return self._columns[column].was_present
 
     def places(self, column: str) -> list[int]:

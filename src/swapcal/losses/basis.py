@@ -1,4 +1,4 @@
-"""Small sets of losses that stand for many: a basis of the convex ones, mixtures of V-shaped ones."""
+"""Decompositions of losses: a basis of the convex ones, mixtures of V-shaped ones."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -27,7 +27,7 @@ class Dialect:
     decimal, thousands : the decimal point, and what stands between groups of three digits; "" for nothing
     encoding : that of the bytes
     dates : order of day and month in dates that are not ISO
-    missing : words that mean a missing value, beside those of every file such as NA
+    missing : words for missing values, in addition to those of every file such as NA
     percent, currency : columns of percentages, and of amounts with a currency's sign
 
     Examples

@@ -99,7 +99,7 @@ def _listed(name: str, values: list[Any]) -> Values:
     categories = factorise(name, values)
     if any(number is not None and not is_missing(value) for value, number in zip(values, floats, strict=True)):
         row = floats.index(None)
-        raise TypeError(f"column {name!r}: given {values[row]!r} in row {row + 1} beside numbers, expected one type")
+        raise TypeError(f"column {name!r}: given {values[row]!r} in row {row + 1} among numbers, expected one type")
     return categories
 
 
@@ -125,7 +125,7 @@ def _from_series(name: str, series: "nw.Series[Any]") -> Values:
 
 
 def raw_column(values: Any) -> AnyArray:
-    """Return a sequence as an array that keeps each value: numpy alone would turn NaN beside text into text."""
+    """Return a sequence as an array that keeps each value: numpy alone would turn NaN among texts into text."""
     array = np.asarray(unmasked(values))
     spoilt = array.dtype.kind in "US" and not isinstance(values, np.ndarray)
     return np.array([*values], dtype=object) if spoilt else array
