@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.special import expit, ndtr
 
-from swapcal.baselines.recalibration import Isotonic, LogisticRegression, Sigmoid
+from swapcal.baselines.batch import Isotonic, LogisticRegression, Sigmoid
 from swapcal.batch.model import Model
 from swapcal.benchmark import FIRST, Benchmark, _stretches, cross_validated, folds_of, in_time_order
 from swapcal.report import Findings

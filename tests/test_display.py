@@ -12,8 +12,7 @@ import swapcal
 from swapcal import Audit, Client, Contexts, Forecaster, Live, Loss, Monitor, OracleForecaster
 from swapcal.audit import Comparison
 from swapcal.baselines import ONLINE
-from swapcal.baselines.batch import BATCH
-from swapcal.baselines.recalibration import Isotonic, Sigmoid
+from swapcal.baselines.batch import BATCH, Isotonic, Sigmoid
 from swapcal.benchmark import Benchmark
 from swapcal.losses import cost_matrix, decide, omniprediction, regret, swap_omniprediction
 from swapcal.oracles import FiniteClass, Fourier, PartialFit, Ridge, River

@@ -10,7 +10,7 @@ import pytest
 from swapcal.archive import ArchiveError
 from swapcal.live import ConflictingLabelError, Live, UnknownIdError
 from swapcal.live.status import ENOUGH, Status, score_beside
-from swapcal.tables.clock import as_times
+from swapcal.tables.values import as_times
 from tests.chance import seeded
 
 

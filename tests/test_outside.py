@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from swapcal import Audit
-from swapcal.baselines.recalibration import Isotonic
+from swapcal.baselines.batch import Isotonic
 
 
 def spread(step):

@@ -419,7 +419,10 @@ def test_size_is_capped_and_what_is_hidden_is_counted() -> None:
     }
     page = check_page(render(findings))
     assert "the one that matters" in page.text
-    assert "The errors shown here are differences between forecasts and outcomes; their causes are not examined." in page.text
+    assert (
+        "The errors shown here are differences between forecasts and outcomes; their causes are not examined."
+        in page.text
+    )
     assert f"{10_000 - MOST_GROUPS:,} groups not shown (none of them miscalibrated)" in page.text
     assert f"{10_000 - MOST_LEVELS:,} levels not shown" in page.text
     assert f"{10_000 - MOST_QUANTITIES:,} quantities not shown" in page.text

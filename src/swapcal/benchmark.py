@@ -18,15 +18,15 @@ from swapcal.audit import Audit, Comparison
 from swapcal.audit.evidence import constant, data_warnings, stretches
 from swapcal.audit.rows import Encoder, memberships
 from swapcal.audit.verdict import TOLERANCE, checked_tolerance
-from swapcal.baselines.recalibration import Isotonic, LogisticRegression, Sigmoid
+from swapcal.baselines.batch import Isotonic, LogisticRegression, Sigmoid
 from swapcal.batch.model import Model
 from swapcal.batch.settings import FitSettings
 from swapcal.kernels.tally import FLOOR
 from swapcal.live import Live
 from swapcal.report import Findings, render
 from swapcal.report.findings import ContestEntry, ContestMethod, Difference, Word
-from swapcal.tables.clock import as_times
 from swapcal.tables.frame import Table, cluster_ids
+from swapcal.tables.values import as_times
 
 __all__ = [
     "Benchmark",

@@ -15,9 +15,8 @@ from swapcal.audit.search import Regions, propose, proposing, proposing_clusters
 from swapcal.features.encoder import FittedEncoder, Scales
 from swapcal.features.sources import Category, Number, Quantiles
 from swapcal.kernels.tally import CUTS, fill, fill_bins
-from swapcal.tables.clock import are_dates, as_times
 from swapcal.tables.frame import JudgedColumns, Table, categories, is_table
-from swapcal.tables.values import AUDITED_CATEGORIES, OTHER, Categories
+from swapcal.tables.values import AUDITED_CATEGORIES, OTHER, Categories, are_dates, as_times
 
 # Batch: one lot of rows, checked once, ready to be added.
 

@@ -15,13 +15,12 @@ True
 (0.6, True)
 """
 
-from swapcal.bounds import adaptive, batch, bound, learners, mixtures, monitoring, online, realised
+from swapcal.bounds import adaptive, batch, bound, learners, mixtures, online, realised
 from swapcal.bounds.adaptive import *
 from swapcal.bounds.batch import *
 from swapcal.bounds.bound import *
 from swapcal.bounds.learners import *
 from swapcal.bounds.mixtures import *
-from swapcal.bounds.monitoring import *
 from swapcal.bounds.online import *
 from swapcal.bounds.realised import *
 
@@ -31,7 +30,6 @@ __all__ = [
     *bound.__all__,
     *learners.__all__,
     *mixtures.__all__,
-    *monitoring.__all__,
     *online.__all__,
     *realised.__all__,
 ]

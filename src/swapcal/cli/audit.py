@@ -35,13 +35,13 @@ from swapcal.report import card as written_card
 from swapcal.report.card import as_page
 from swapcal.report.findings import ComparedPredictor, ComparisonEntry, Difference, GroupDifference, GroupRow
 from swapcal.report.html import finite, p_value, points
-from swapcal.tables.clock import created_at
 from swapcal.tables.delimited import Piece, in_order
 from swapcal.tables.formats import Source, open_source
 from swapcal.tables.frame import JudgedColumns, Table
 from swapcal.tables.outcomes import Positive, ReadAs
 from swapcal.tables.output import protect
 from swapcal.tables.sources import InputError
+from swapcal.tables.values import created_at
 
 # Reading: a file of predictions and outcomes on its way into an audit, in batches that threads prepare.
 

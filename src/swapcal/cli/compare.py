@@ -20,10 +20,10 @@ from swapcal.cli.progress import Run, bar, running
 from swapcal.cli.rows import ColumnDoubts, all_scores, numbers_or_text
 from swapcal.cli.stream_table import Roles, StreamReader, StreamTable
 from swapcal.kernels.tally import FLOOR
-from swapcal.tables.clock import created_at
 from swapcal.tables.frame import Table as FrameTable
 from swapcal.tables.outcomes import is_text
 from swapcal.tables.output import protect
+from swapcal.tables.values import created_at
 
 MOST_CATEGORIES = 30
 """Without --groups, text columns with at most this many values are groups."""

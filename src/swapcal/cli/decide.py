@@ -17,7 +17,7 @@ from swapcal.cli.progress import Run, running
 from swapcal.cli.rows import answer_pieces, beside
 from swapcal.losses import LossError
 from swapcal.losses import decide as decide_rows
-from swapcal.losses.parse import Specification, read_toml, specify
+from swapcal.losses.loss import Specification, read_toml, specify
 from swapcal.tables.delimited import Piece
 from swapcal.tables.formats import Source
 from swapcal.tables.outcomes import Positive, ReadAs, checked_outcomes, floats, probabilities

@@ -16,11 +16,11 @@ from typer.core import TyperCommand
 
 from swapcal.cli import COMMANDS
 from swapcal.tables import outcomes
-from swapcal.tables.clock import duration
 from swapcal.tables.dialect import Dialect
 from swapcal.tables.formats import Source, open_source
 from swapcal.tables.frame import nearest
 from swapcal.tables.sources import AUTO, InputError
+from swapcal.tables.values import duration
 
 
 class Order(StrEnum):

@@ -23,7 +23,6 @@ from swapcal.cli.stream_table import Roles, StreamTable
 from swapcal.kernels import tally
 from swapcal.kernels.draw import row_marks
 from swapcal.live import Trace
-from swapcal.tables.clock import are_dates, as_times
 from swapcal.tables.delimited import Piece, in_order
 from swapcal.tables.dialect import Dialect, Sample
 from swapcal.tables.formats import Source
@@ -42,7 +41,7 @@ from swapcal.tables.outcomes import (
 )
 from swapcal.tables.output import table_writer
 from swapcal.tables.sources import InputError
-from swapcal.tables.values import text_key
+from swapcal.tables.values import are_dates, as_times, text_key
 
 LEAST_SWAPPED = 20
 """Rows of a piece from which on hard forecasts of fractional outcomes are taken for swapped columns."""

@@ -19,8 +19,8 @@ from swapcal.service.history import Pruning, all_but, older_than, plan, seconds,
 from swapcal.service.history import older_than as first_since
 from swapcal.service.sql import TokenRow
 from swapcal.service.store import Occupied, Store, open_store
-from swapcal.tables.clock import created_at
 from swapcal.tables.output import protect, table_writer
+from swapcal.tables.values import created_at
 
 if TYPE_CHECKING:
     from swapcal.service.history import Exporter

@@ -1,6 +1,6 @@
 """How this package compiles functions, and how Python enters compiled code quickly.
 
-All that is not numba's public interface is here and in `swapcal.kernels.simd`. What each part buys, as the speed
+All that is not numba's public interface is here and in `swapcal.kernels.linalg`. What each part buys, as the speed
 without it (engine at d = 3, 20, 100; one record of 13 columns through `Live`, forecast and label; numba 0.68, EPYC):
 
 | part | d = 3 | d = 20 | d = 100 | one record |

@@ -6,9 +6,8 @@ import numpy as np
 
 from swapcal.arrays import Array, Integers
 from swapcal.kernels.jit import inlined, lean, shared
-from swapcal.kernels.linalg import absorb, add_outer, dot, project_ball, quadratic
+from swapcal.kernels.linalg import absorb, add_outer, dot, project_ball, quadratic, row_axpy, row_dot
 from swapcal.kernels.mixing import shrunk
-from swapcal.kernels.simd import row_axpy, row_dot
 from swapcal.kernels.state import (
     CODES_LEARNER,
     LEVELS,

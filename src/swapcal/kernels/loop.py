@@ -21,6 +21,7 @@ from swapcal.kernels.learners import (
     pull_to_half,
     wish,
 )
+from swapcal.kernels.linalg import row_axpy, row_dot
 from swapcal.kernels.mixing import (
     hedge_gap,
     hedge_weight,
@@ -30,7 +31,6 @@ from swapcal.kernels.mixing import (
     stationary,
     write_mixture,
 )
-from swapcal.kernels.simd import row_axpy, row_dot
 from swapcal.kernels.state import (
     ALL_ROWS,
     CODES_ADAPTIVE,

@@ -17,9 +17,9 @@ from swapcal.arrays import Array, Integers, Keys
 from swapcal.kernels.draw import GOLDEN, event_draw, scramble
 from swapcal.kernels.jit import inlined, lean, shared
 from swapcal.kernels.learners import clip
+from swapcal.kernels.linalg import prefetch
 from swapcal.kernels.loop import SAME_WISH, consulted
 from swapcal.kernels.mixing import write_hedge
-from swapcal.kernels.simd import prefetch
 from swapcal.kernels.state import (
     T_GAP,
     T_ISSUED,

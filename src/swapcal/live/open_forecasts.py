@@ -26,7 +26,7 @@ from swapcal.live.validation import (
     packed,
     unpacked,
 )
-from swapcal.tables.clock import shown
+from swapcal.tables.values import shown
 
 # `IssueQueue`: open forecasts in order of issue.
 

@@ -11,7 +11,7 @@ from swapcal import _validate
 from swapcal.arrays import Array, Integers
 from swapcal.live.open_forecasts import FREE, OpenForecasts
 from swapcal.live.validation import Id, counted_rows, label_column, listed_ids, spread
-from swapcal.tables.clock import are_dates, as_times, check_maturity, check_times, sized
+from swapcal.tables.values import are_dates, as_times, check_maturity, check_times, sized
 
 # `EventTimes`: when forecasts are made and labels known, as callers say it.
 

@@ -9,7 +9,7 @@ import numpy as np
 from swapcal._validate import UNIT, Span, event_key
 from swapcal.archive import ArchiveError
 from swapcal.arrays import AnyArray, Array, Integers
-from swapcal.tables.clock import NUMBERS
+from swapcal.tables.values import NUMBERS
 
 # `OutcomeDelays`: how long outcomes took.
 

@@ -13,9 +13,8 @@ from numpy.typing import ArrayLike
 from swapcal import _validate
 from swapcal._validate import UNIT, Span
 from swapcal.arrays import AnyArray, Array, Bytes
-from swapcal.tables.clock import duration
 from swapcal.tables.frame import columns_of
-from swapcal.tables.values import has_bytes, letters, unmasked
+from swapcal.tables.values import duration, has_bytes, letters, unmasked
 
 # The engine: ridge regressions on coordinates, or sleeping learners of very many groups.
 

@@ -23,7 +23,7 @@ from swapcal.losses.catalogue import (
     v_shaped,
     zero_one,
 )
-from swapcal.losses.loss import Decision, Loss, decide
+from swapcal.losses.loss import Decision, Loss, LossError, decide
 from swapcal.losses.omniprediction import (
     OmnipredictionInterval,
     SwapOmniprediction,
@@ -32,7 +32,6 @@ from swapcal.losses.omniprediction import (
     swap_omniprediction,
     threshold_losses,
 )
-from swapcal.losses.parse import LossError
 from swapcal.losses.regret import Comparator, DecisionRow, LevelRegret, Regret, decision_rows, regret
 
 __all__ = [

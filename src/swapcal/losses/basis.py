@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from swapcal.arrays import Array
-from swapcal.losses.loss import Loss
-from swapcal.losses.parse import LossError
+from swapcal.losses.loss import Loss, LossError
 
 # A small set of functions that approximates every convex loss.
 

@@ -9,8 +9,7 @@ from numpy.typing import ArrayLike
 
 from swapcal._display import named
 from swapcal.arrays import Array
-from swapcal.losses.loss import Loss, Parameter, Partial
-from swapcal.losses.parse import LossError, kind
+from swapcal.losses.loss import Loss, LossError, Parameter, Partial, kind
 
 # The named losses, each with its exact best response and derivatives.
 #
@@ -396,7 +395,7 @@ def custom(
     array([0.4 , 0.4 , 0.65])
     >>> custom(lambda a, y: np.sqrt(abs(a - y)), name="root")
     Traceback (most recent call last):
-    swapcal.losses.parse.LossError: root: given ... at y = 0, expected a convex function of a
+    swapcal.losses.loss.LossError: root: given ... at y = 0, expected a convex function of a
     """
     label = name or str(getattr(function, "__name__", type(function).__name__))
     low, high = _interval(actions, label)

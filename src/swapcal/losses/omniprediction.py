@@ -10,8 +10,7 @@ from swapcal._display import display
 from swapcal.arrays import Array
 from swapcal.errors import AffineRules, somni, somni_levels, support_affine
 from swapcal.losses.ball import action_at, minimise_over_ball, shape_of, stages
-from swapcal.losses.loss import Loss, mix
-from swapcal.losses.parse import LossError
+from swapcal.losses.loss import Loss, LossError, mix
 from swapcal.losses.regret import LevelRows
 
 # Swap omniprediction over all convex losses at once, exactly, with the losses that attain it.

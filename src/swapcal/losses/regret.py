@@ -13,8 +13,7 @@ from swapcal.arrays import Array, Places
 from swapcal.errors import somni_levels
 from swapcal.losses.ball import minimise_over_ball, shape_of, stages
 from swapcal.losses.catalogue import CostMatrix
-from swapcal.losses.loss import Loss, mix
-from swapcal.losses.parse import LossError
+from swapcal.losses.loss import Loss, LossError, mix
 
 # Forecasts, outcomes and contexts, checked and sorted by level.
 

@@ -66,7 +66,7 @@ class Monitor:
     "Sound" means |E[y − p | past, record, p]| ≤ tolerance on the group's rows. The rows must satisfy three conditions:
     their order does not depend on their labels (use the order of maturity, the time by which a label is known whatever
     its value, not the order of arrival); p is the mean forecast, not a level drawn from it; p was issued before y
-    was known. Proofs are in `swapcal.bounds.monitoring`.
+    was known. Proofs are in `swapcal.bounds.mixtures`.
 
     Outcomes of a chosen part only: if a row's outcome is obtained with a known probability π, which may depend on
     everything but the outcome, enter the rows that have one with the weight 1/π, and give `max_weight`, the largest.

@@ -10,7 +10,7 @@ from msgspec.structs import force_setattr
 from swapcal.service.api_error import ApiError
 from swapcal.service.events import IssuedForecast, Probability, Weight, record_of
 from swapcal.service.settings import Name, Settings
-from swapcal.tables.clock import seconds_of
+from swapcal.tables.values import seconds_of
 
 if TYPE_CHECKING:  # as rows hold them once they are made
     Id = str

@@ -13,7 +13,7 @@ from msgspec import UNSET, Raw
 from starlette.concurrency import run_in_threadpool
 
 from swapcal.losses import LossError, decide
-from swapcal.losses.parse import specify
+from swapcal.losses.loss import specify
 from swapcal.report import render
 from swapcal.service import events, history, status
 from swapcal.service import messages as m
@@ -48,7 +48,7 @@ from swapcal.service.messages import (
 from swapcal.service.queue import CORRECTIONS, FORECASTS, OUTCOMES
 from swapcal.service.settings import Limits, Settings
 from swapcal.service.status import ForecasterStatus
-from swapcal.tables.clock import created_at
+from swapcal.tables.values import created_at
 
 # Writing: forecasts, outcomes, corrections.
 

@@ -15,10 +15,10 @@ import pyarrow.csv as pacsv
 
 from swapcal.arrays import Integers
 from swapcal.kernels.packing import record_ends
-from swapcal.tables.clock import formats
 from swapcal.tables.dialect import Detected, Dialect, detect
 from swapcal.tables.outcomes import ColumnTypes, Misfit
 from swapcal.tables.sources import InputError, Opened
+from swapcal.tables.values import formats
 
 # Blocks: text cut between records, so that each block can be read on its own, and several at once.
 

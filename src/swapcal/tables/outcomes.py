@@ -10,10 +10,9 @@ import pyarrow.compute as pc
 
 from swapcal._validate import likely_mistake
 from swapcal.arrays import Array, Flags, Index
-from swapcal.tables.clock import formats, seconds_of
 from swapcal.tables.dialect import Dialect, advice
 from swapcal.tables.sources import InputError
-from swapcal.tables.values import from_arrow
+from swapcal.tables.values import formats, from_arrow, seconds_of
 
 # `Positive`: the value of a target that counts as 1, and whether any row had it.
 

@@ -15,8 +15,8 @@ from pyspark.sql import functions as sql
 
 from swapcal.arrays import Array, Flags
 from swapcal.audit.rows import LEAST_WEIGHT, MOST_WEIGHT
-from swapcal.tables.clock import as_times
 from swapcal.tables.frame import Table, UnknownColumnError
+from swapcal.tables.values import as_times
 
 # Python functions on Arrow batches of a Spark data frame.
 
