@@ -236,7 +236,7 @@ def test_deviation_radius_holds_at_all_times_at_once():
 def test_deviation_radius_solves_its_equation():
     for squares, alpha in ((0.0, 0.5), (7.0, 0.01), (1e6, 1e-9)):
         u = float(bounds.deviation_radius(squares, alpha))
-        mean = np.mean([math.exp(t * u - (-math.log1p(-t) - t) * squares) for t in bounds.monitoring.TILTS])
+        mean = np.mean([math.exp(t * u - (-math.log1p(-t) - t) * squares) for t in bounds.mixtures.TILTS])
         assert mean == pytest.approx(1 / alpha, rel=1e-6)
 
 
