@@ -276,7 +276,7 @@ def _asked(id: str, record: dict[str, Any]) -> Any:
 
 
 def _make_ward(path: Path) -> None:
-    from swapcal.service.hosted import Early, HostedForecaster
+    from swapcal.service.hosted import HostedForecaster
     from swapcal.service.messages import OutcomeRowIn
     from swapcal.service.settings import Settings
     from swapcal.service.snapshots import Still
@@ -285,7 +285,7 @@ def _make_ward(path: Path) -> None:
     hosted.seq, hosted.now = 1, 12.0
     hosted.forecast([_asked(f"o{k}", RECORDS[k]) for k in range(20)], now=10.0)
     hosted.outcome([OutcomeRowIn(f"o{k}", LABELS[k]) for k in range(15)], now=12.0)
-    hosted.park("early", Early(1.0, None, 12.0))
+    hosted.park("early", 12.0)
     path.write_bytes(Still(hosted).to_bytes())
 
 

@@ -15,6 +15,7 @@ import pytest
 pytest.importorskip("typer")
 pytest.importorskip("pyarrow")
 
+from swapcal.cli import follow
 from swapcal.cli.follow import StreamOffset, find_offset, holding, keep_offset
 from swapcal.cli.forecast import forecast
 from swapcal.live import Live
@@ -236,4 +237,23 @@ def test_a_state_that_is_followed_is_not_labelled_meanwhile(tmp_path: Path) -> N
         thread.start()
         thread.join()
     assert "another command is at work on it" in refused[0]
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_lock_file_that_is_removed_while_it_is_taken_keeps_no_two_commands_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state, flock = tmp_path / "state", follow.fcntl.flock
+
+    def left_meanwhile(file: Any, how: int) -> None:
+        """The command that held the lock removes its file and ends, between another's opening and locking it."""
+        monkeypatch.undo()
+        os.unlink(file.name)
+        flock(file, how)
+
+    monkeypatch.setattr(follow.fcntl, "flock", left_meanwhile)
+    with holding(state, "this one"):
+        with pytest.raises(InputError, match="another command is at work on it"), holding(state, "its labels"):
+            pass
+        assert os.listdir(tmp_path) == [".state.lock"]
     assert os.listdir(tmp_path) == []

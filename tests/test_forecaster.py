@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import pickle
+import zlib
 from typing import Any
 
 import numpy as np
@@ -108,6 +110,24 @@ def test_forecasts_from_read_only_memory_are_learned():
     octets = pickle.dumps(forecaster.predict_many(X), protocol=5, buffer_callback=buffers.append)
     forecaster.update(pickle.loads(octets, buffers=[bytes(buffer) for buffer in buffers]), y)
     assert forecaster.rounds == 60
+
+
+PICKLED = (
+    "c-n<fO-sW-5Z!*a_(3n~UuZo93W^Fs3k44rbLhq6vQ0NlXtD{L4Q&oWJy;vqTgQX`6aS6)M|3wac&YdXc81wEk2kZbzMwM7AWxzN2`%Co"
+    "l+9d54Ljh}B9Q>uyeY~pbRWTdfR1coD`0{yMFjGg#eSF=s>7+_$DVKr=Oh8SkJVhjBEe%z56fD{1leHIoU(-xdV*nT0?#mp&ZwlKyauNw"
+    "Yg3VgR1cNyOGr2Qe?^wA!8Fa=FNN$GApw(g*v_~3=)b*cy!S!1Wexj;&%r^mdZ&xRzifDva7L$)Mr*~ZW8YoU2%M&~rwus=zjlzabCeEI"
+    "CRoS8f>92#ebt)~+rA){P0xG1Gomzc<g%GZVI!MZxYnGC-HL~~Vpv$-oj-qafxr5lL7q<s=pSSoRPn+|^hGN7j=q0)46!<a@eNJQrZx"
+)
+"""A forecast of level 1/2 that version 0.2.0 issued, pickled, compressed and written as text."""
+
+
+def test_a_forecast_pickled_by_an_earlier_version_is_learned():
+    forecast = pickle.loads(zlib.decompress(base64.b85decode(PICKLED)))
+    assert (forecast.p, forecast.mean, forecast.low, forecast.high, forecast.weight) == (0.5, 0.5, 0.5, 0.5625, 0.0)
+    forecaster = Forecaster(2)
+    forecaster._owner = forecast._owner  # as a file of the forecaster that issued it has
+    forecaster.update(forecast, 1)
+    assert (forecaster.rounds, forecast.learned) == (1, True)
 
 
 @every_combination

@@ -13,7 +13,19 @@ pytest.importorskip("msgspec")
 from swapcal.service import queue as queueing
 from swapcal.service import snapshots as keeping
 from swapcal.service.api_error import ApiError
-from swapcal.service.queue import BATCH, FORECASTS, LONGEST, MANY, SHARE, TICK, Metrics, Write, WriteQueue
+from swapcal.service.queue import (
+    BATCH,
+    BOUNDS,
+    FORECASTS,
+    LONGEST,
+    MANY,
+    SHARE,
+    TICK,
+    Durations,
+    Metrics,
+    Write,
+    WriteQueue,
+)
 from swapcal.service.snapshots import Snapshotter
 from tests.memory_store import MemoryStore
 
@@ -128,3 +140,24 @@ def test_a_full_batch_takes_no_further_job(monkeypatch: pytest.MonkeyPatch) -> N
     for _ in range(6):
         queue.put(write(1))
     assert [len(queue.take(0.0, 0.0)[0]) for _ in range(2)] == [4, 2]
+
+
+def test_closing_wakes_a_learner_that_waits() -> None:
+    queue, took = WriteQueue(3, Metrics()), Future()  # type: WriteQueue, Future[float]
+
+    def wait() -> None:
+        began = time.monotonic()
+        queue.take(0.0, 60.0)
+        took.set_result(time.monotonic() - began)
+
+    threading.Thread(target=wait, daemon=True).start()
+    time.sleep(0.05)
+    queue.close()
+    assert took.result(30.0) < 30.0
+
+
+def test_what_took_longer_than_every_bound_is_counted_beyond() -> None:
+    durations = Durations()
+    for seconds in (BOUNDS[0], BOUNDS[-1], 2.0 * BOUNDS[-1]):
+        durations.add(seconds)
+    assert (durations.counts[0], durations.counts[-2:]) == (1, [1, 1])

@@ -23,11 +23,11 @@ from swapcal.monitor import Monitor
 from swapcal.monitor import settings as monitor_settings
 from swapcal.monitor.state import FILE as MONITOR_FILE
 from swapcal.service.api_error import ApiError
-from swapcal.service.events import encoded, forecast_body, outcome_body, record_of
+from swapcal.service.events import Event, encoded, forecast_body, outcome_body, record_of
 from swapcal.service.history import AuditedPeriod, audit
 from swapcal.service.hosted import Figures, HostedForecaster
 from swapcal.service.messages import ForecastIn, OutcomeRowIn
-from swapcal.service.queue import FORECASTS, OUTCOMES, Make, Write
+from swapcal.service.queue import FORECASTS, OUTCOMES, Ask, Make, Write
 from swapcal.service.settings import LIVE, JsonLog, Limits, Settings, Watch
 from swapcal.service.snapshots import BEHIND, HOSTED, Snapshotter, Still, restored
 from swapcal.service.status import alarms, certificate, collect, describe, engine
@@ -541,12 +541,14 @@ def test_a_snapshot_with_the_monitor_beside_goes_on_as_it_was() -> None:
         "live": packed(LIVE_FILE, State(kept, manifest)),
         "monitor": packed(MONITOR_FILE, found.monitor.to_state()),
         "opened": encoded(opened),
-        "parked": b"{}",
+        "parked": b'{"early": [1.0, null, 12.0], "heavy": [0.0, 3.0, 13.0, 2.0]}',
     }
     arrays = {name: np.frombuffer(content, np.uint8) for name, content in parts.items()}
     arrays |= {name: values for name, values in own.arrays.items() if name != "accepted"} | sums
     figures = {**own.manifest["figures"], "scores": 1}
     content = packed(HOSTED, State(arrays, {**own.manifest, "figures": figures}))
+    found.park("early", 12.0)
+    found.park("heavy", 13.0)
     assert bits(restored(content)) == bits(found)
 
 
@@ -702,3 +704,118 @@ def test_what_a_commit_takes_is_within_what_commits_took() -> None:
     for k in range(20):
         worker.forecast(f"{k}", ROME)
     assert 0.0 < worker.worker._commit < worker.worker.metrics.commits.total
+
+
+def test_it_is_ready_while_it_learns_all_there_is_and_takes_jobs() -> None:
+    worker = Worker(MemoryStore())
+    assert not worker.ready
+    worker.start()
+    worker.call(lambda promise: Make(promise, Settings(name="shop")))
+    assert worker.ready
+    held, ended = Future(), Future()  # type: Future[None], Future[None]
+
+    def hold(_: HostedForecaster) -> None:
+        held.set_result(None)
+        ended.result(60)
+
+    worker.submit(Ask(Future(), "shop", hold))
+    held.result(60)  # the learning thread stays at this question
+    worker._lost["shop"] = None
+    assert not worker.ready
+    worker._lost.clear()
+    assert worker.ready
+    closing = threading.Thread(target=worker.close)
+    closing.start()
+    while not worker._queue.closing:
+        time.sleep(0.001)
+    assert not worker.ready
+    ended.set_result(None)
+    closing.join()
+
+
+def test_nothing_is_learned_here_while_the_store_is_out_of_reach() -> None:
+    worker = hand()
+    worker.forecast("a", ROME)
+    worker.store.down = True
+    worker.worker._regain(now=True)
+    assert worker.worker.standing_by == ["shop"]
+    worker.store.down = False
+    worker.worker._regain(now=True)
+    assert (worker.worker.standing_by, worker.worker.metrics.rebuilds) == ([], 0)
+
+
+def test_the_store_is_looked_at_now_and_then_not_after_every_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker, looks = hand(), []
+    monkeypatch.setattr(worker.store, "ping", lambda: looks.append(1))
+    for _ in range(5):
+        worker.worker._regain()
+    worker.worker._again = time.monotonic()
+    worker.worker._regain()
+    assert len(looks) == 1
+
+
+def test_a_question_sees_what_was_written_in_its_batch() -> None:
+    worker = hand()
+    asked = worker.do(
+        lambda promise: Ask(promise, "shop", lambda hosted: [*hosted.accepted]),
+        lambda promise: Write(promise, "shop", FORECASTS, [row("a", ROME)]),
+    )
+    assert asked[0] == ["a"]
+
+
+def test_a_time_may_be_twice_the_latest_and_no_more() -> None:
+    worker = hand()
+    worker.forecast("a", ROME, 1.0)
+    latest = worker.clock.now
+    assert worker.forecast("b", ROME, np.nextafter(2.0 * latest, np.inf)).status == 422
+    assert worker.forecast("c", ROME, 2.0 * latest).id == "c"
+
+
+def test_a_correction_for_another_reason_is_another() -> None:
+    worker = hand()
+    worker.forecast("a", ROME)
+    worker.outcome("a", 1.0)
+    first = worker.correct("a", 0.0, "typing error")
+    assert worker.correct("a", 0.0, "typing error") == first
+    assert worker.correct("a", 0.0, "the form was read again").seq == first.seq + 1
+
+
+def test_the_longest_wait_and_the_ends_of_periods_stay() -> None:
+    figures, one = Figures(("blend",)), np.array([1.0])
+    figures.wait(50.0)
+    figures.wait(2.0)
+    assert figures.delay == [52.0, 50.0]
+    learned = Learned(["a"], one, 0.5 * one, 0.6 * one, np.array([[0.7]]), np.zeros((1, 0)))
+    for k in range(129):  # one more than there are periods: now there are two labels in each but the last
+        figures.learn(learned, float(k))
+    periods = figures.over_time()
+    assert [(each["from"], each["to"]) for each in (periods[0], periods[1], periods[-1])] == [
+        (0, 1),
+        (2, 3),
+        (128, 128),
+    ]
+
+
+def test_a_log_may_lack_declared_columns_and_a_request_may_not() -> None:
+    worker = hand()
+    worker.forecast("a", ROME)
+    again = HostedForecaster(worker.hosted.settings)
+    again.apply(worker.store.logs["shop"])
+    refused = again.forecast([row("b", {"price": 3.0})], worker.clock.now)[0]
+    assert isinstance(refused, ValueError)
+    assert "city" in str(refused)
+
+
+def test_a_log_with_an_event_that_is_refused_now_is_refused() -> None:
+    worker = hand()
+    with pytest.raises(ValueError, match="event 2, which is refused now"):
+        worker.hosted.apply([Event("shop", 2, "outcome", "unknown", worker.clock.now, b'{"y":1.0}')])
+
+
+def test_an_early_outcome_that_was_pruned_while_it_waited_is_given_up() -> None:
+    worker = hand()
+    worker.outcome("early", 1.0)
+    worker.store.logs["shop"][1] = worker.store.logs["shop"][1]._replace(id="")
+    assert worker.forecast("early", ROME).id == "early"
+    assert (worker.hosted.figures.labels, worker.hosted.parked) == (0, {})
+    assert worker.outcome("early", 0.0).state == "learned"

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from enum import Enum, auto
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from swapcal.archive import ArchiveError, put_text
 from swapcal.cli import forecasting
@@ -139,22 +139,30 @@ def holding(state: Path | None, doing: str) -> Iterator[None]:
         yield
         return
     lock = state.with_name(f".{state.name}.lock")
-    with open(lock, "a") as held:
-        _lock(held, state, doing)
+    with _locked(lock, state, doing):
         try:
             yield
         finally:
             lock.unlink(missing_ok=True)
 
 
-def _lock(held: Any, state: Path, doing: str) -> None:
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        raise InputError(
-            f"{state}: given while another command is at work on it, expected {doing} when it has ended; labels of a "
-            "stream that is followed can come through the stream itself"
-        ) from None
+def _locked(lock: Path, state: Path, doing: str) -> IO[str]:
+    """Open and lock the file of that name; one that its holder removed meanwhile would keep no other command out."""
+    while True:
+        held = open(lock, "a")  # noqa: SIM115 (its caller closes it)
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(held.fileno()), os.stat(lock)):
+                return held
+        except FileNotFoundError:
+            pass
+        except OSError:
+            held.close()
+            raise InputError(
+                f"{state}: given while another command is at work on it, expected {doing} when it has ended; labels of "
+                "a stream that is followed can come through the stream itself"
+            ) from None
+        held.close()
 
 
 # Follow: forecasts of a stream as its lines arrive, labels among them, and a state with its position.

@@ -207,7 +207,10 @@ def _audit_all(store: Store, folder: Path, run: Run) -> None:
 def _text(difference: "Mismatch") -> str:
     if difference.issued is None or difference.computed is None:
         return f"event {difference.seq}: the snapshot differs from the recomputed state"
-    issued, computed = difference.issued, difference.computed
+    from swapcal.service.events import LEVELS
+
+    both = difference.issued, difference.computed
+    issued, computed = (", ".join(f"{name}={getattr(forecast, name)}" for name in LEVELS) for forecast in both)
     return f"event {difference.seq}, id {difference.id!r}: issued {issued}, computed {computed}"
 
 

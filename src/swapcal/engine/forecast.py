@@ -51,6 +51,9 @@ class Explainer:
 
 NO_EXPLAINER = Explainer()
 
+Mark, Why = LearnedFlag, Explainer
+"""The names of these two in pickles of version 0.2.0."""
+
 
 def _is_moved(ticket: Any) -> Any:
     """Return whether the engine cannot have drawn the level p of a ticket, or of each of many in columns."""

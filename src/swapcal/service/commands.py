@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from swapcal.live import ExpiredIdError
 from swapcal.live.scheduler import CORRECTED
@@ -22,12 +23,11 @@ from swapcal.service.events import (
     Event,
     ForecastBody,
     IdHistory,
-    IssuedForecast,
     OutcomeBody,
     SettledBody,
     WithdrawnBody,
 )
-from swapcal.service.hosted import Early, HostedForecaster
+from swapcal.service.hosted import HostedForecaster, outcome_row
 from swapcal.service.messages import CorrectionOut, CorrectionRow, ForecastIn, ForecastOut, OutcomeOut, OutcomeRowIn
 from swapcal.service.settings import Limits
 
@@ -82,7 +82,7 @@ class CommandHandler:
             return None
         body = events.forecast_body(event.body)
         if events.same_record(events.record_of(body.record), row.values):
-            return ForecastOut(row.id, body.p, body.mean, body.low, body.high, body.weight, event.seq)
+            return _issued(row.id, body, event.seq)
         return ApiError(
             "conflict",
             f"id: given {row.id!r} with another record than before, expected the same record or a new id",
@@ -115,29 +115,26 @@ class CommandHandler:
         """Issue what is waiting, in order."""
         if not waiting:
             return
-        model, asked = self.hosted.model, [rows[k] for k in waiting.values()]
-        for row, k, issued in zip(asked, waiting.values(), self.hosted.forecast(asked, self.now), strict=True):
-            answers[k] = self._issued(row, issued, model)
+        bodies = self.hosted.forecast([rows[k] for k in waiting.values()], self.now)
+        for (id, k), body in zip(waiting.items(), bodies, strict=True):
+            if isinstance(body, Exception):
+                answers[k] = ApiError("invalid", str(body), id=id)
+            else:
+                answers[k] = _issued(id, body, self._write(FORECAST, id, body))
         self._write_silence()
         waiting.clear()
 
-    def _issued(self, row: ForecastIn, issued: "IssuedForecast | Exception", model: str) -> "ForecastOut | ApiError":
-        if isinstance(issued, Exception):
-            return ApiError("invalid", str(issued), id=row.id)
-        p, mean, low, high, weight = issued.p, issued.mean, issued.low, issued.high, issued.weight
-        body = ForecastBody(row.record, p, mean, low, high, weight, model, row.time, row.matures)
-        return ForecastOut(row.id, p, mean, low, high, weight, self._write(FORECAST, row.id, body))
-
     def _join(self, rows: Sequence[ForecastIn], waiting: dict[str, int], answers: list[Any]) -> None:
-        """Issue a forecast whose outcome came early, and deliver that right after."""
-        (id, k), early = [*waiting.items()][-1], self.hosted.parked[[*waiting][-1]]
+        """Issue a forecast whose outcome came early, and deliver that right after, unless it was pruned meanwhile."""
+        id, k = [*waiting.items()][-1]
         self._issue(rows, waiting, answers)
-        if isinstance(answers[k], ApiError):
+        early = self._id_history(id).parked
+        if isinstance(answers[k], ApiError) or early is None:
             return
-        row = OutcomeRowIn(id, early.y, early.time, early.weight)
+        row = outcome_row(early)
         state = self.hosted.outcome([row], self.now)[0]
         if not isinstance(state, str):  # dated beyond the forecast's life; but it was acknowledged
-            row = OutcomeRowIn(id, early.y, weight=early.weight)
+            row = replace(row, time=None)
             state = self.hosted.outcome([row], self.now)[0]
         if isinstance(state, str):
             self._write(OUTCOME, id, _outcome_body(row, state, parked=True))
@@ -161,18 +158,14 @@ class CommandHandler:
         return answers
 
     def _outcome_known(self, row: OutcomeRowIn) -> "OutcomeOut | ApiError | None":
-        id_history, early = self._id_history(row.id), self.hosted.parked.get(row.id)
-        if id_history.outcome is not None:
-            body, seq = events.outcome_body(id_history.outcome.body), id_history.outcome.seq
-            y, weight = body.y, body.counts
-        elif early is not None and id_history.parked is not None:
-            y, weight, seq = early.y, early.weight, id_history.parked.seq
-        elif id_history.silence is not None:
-            return self._after_silence(row, id_history.silence)
-        else:
-            return None
+        id_history = self._id_history(row.id)
+        first = id_history.outcome or (id_history.parked if row.id in self.hosted.parked else None)
+        if first is None:
+            return None if id_history.silence is None else self._after_silence(row, id_history.silence)
+        body = events.outcome_body(first.body)
+        y, weight = body.y, body.counts
         if (y, weight) == (row.y, row.weight):
-            return OutcomeOut(row.id, y, REPEATED, seq)
+            return OutcomeOut(row.id, y, REPEATED, first.seq)
         what, given, known = ("y", row.y, y) if y != row.y else ("weight", row.weight, weight)
         return ApiError(
             "conflict",
@@ -232,7 +225,7 @@ class CommandHandler:
                 id=row.id,
             )
         self._deliver(rows, waiting, answers)
-        self.hosted.park(row.id, Early(row.y, row.time, self.now, row.weight))
+        self.hosted.park(row.id, self.now)
         return OutcomeOut(row.id, row.y, PARKED, self._write(PARKED, row.id, _outcome_body(row)))
 
     def _outcome_refused(self, row: OutcomeRowIn, forecast: Event) -> ApiError | None:
@@ -295,6 +288,10 @@ class CommandHandler:
         self.events.append(event)
         self._id_history(id).add(event)
         return event.seq
+
+
+def _issued(id: str, body: ForecastBody, seq: int) -> ForecastOut:
+    return ForecastOut(id, body.p, body.mean, body.low, body.high, body.weight, seq)
 
 
 def _outcome_body(row: OutcomeRowIn, state: str = "", *, parked: bool = False) -> OutcomeBody:

@@ -70,18 +70,12 @@ Weight = Annotated[
 ]
 
 
-class IssuedForecast(msgspec.Struct, frozen=True, gc=False):
-    """What was forecast."""
-
-    p: Probability
-    mean: Probability
-    low: Probability
-    high: Probability
-    weight: Probability
+LEVELS = ("p", "mean", "low", "high", "weight")
+"""What is issued of a forecast."""
 
 
 class ForecastBody(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A record, its moments in the user's time, and what was answered."""
+    """A forecast as it is issued, logged and recomputed: its record, its moments in the user's time, its levels."""
 
     record: Raw
     p: float
@@ -92,11 +86,6 @@ class ForecastBody(msgspec.Struct, frozen=True, omit_defaults=True):
     model: str
     time: float | None = None
     matures: float | None = None
-
-    @property
-    def issued(self) -> IssuedForecast:
-        """What was forecast."""
-        return IssuedForecast(self.p, self.mean, self.low, self.high, self.weight)
 
 
 class OutcomeBody(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -4,7 +4,7 @@ import itertools
 import math
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from swapcal.service import events as bodies
 from swapcal.service.events import (
     CORRECTION,
     FORECAST,
+    LEVELS,
     MADE,
     OUTCOME,
     PARKED,
@@ -25,7 +26,7 @@ from swapcal.service.events import (
     SILENCE,
     WITHDRAWN,
     Event,
-    IssuedForecast,
+    ForecastBody,
 )
 from swapcal.service.messages import ForecastIn, OutcomeRowIn
 from swapcal.service.settings import Settings, from_body
@@ -212,17 +213,7 @@ def _added(total: Array, rows: Array) -> Array:
 
 SERVICE, GIVEN = "service", "given"
 """Whose clock maturity and lifetimes go by: the service's, or that of the times given with forecasts."""
-ISSUED = IssuedForecast.__struct_fields__
 ERRORS = (ValueError, TypeError, OverflowError)
-
-
-class Early(NamedTuple):
-    """An outcome that waits for its forecast."""
-
-    y: float
-    time: float | None
-    accepted: float
-    weight: float = 1.0
 
 
 class HostedForecaster:
@@ -259,7 +250,8 @@ class HostedForecaster:
         self.lapsed = 0
         """early outcomes given up"""
         self.corrections = 0
-        self.parked: dict[str, Early] = {}
+        self.parked: dict[str, float] = {}
+        """when each outcome was accepted that waits for its forecast; what it is, the log keeps"""
         self.accepted: dict[str, float] = {}
         """when each open forecast was accepted, in order of issue; what else is known of it, `live` keeps"""
         self.silenced: list[str] = []
@@ -286,21 +278,21 @@ class HostedForecaster:
     def advance(self, now: float) -> None:
         """Give up early outcomes that have waited too long."""
         while self.parked:
-            id, early = next(iter(self.parked.items()))
-            if now - early.accepted <= self.settings.parked_for:
+            id, accepted = next(iter(self.parked.items()))
+            if now - accepted <= self.settings.parked_for:
                 break
             del self.parked[id]
             self.lapsed += 1
 
-    def park(self, id: str, early: Early) -> None:
-        """Keep an outcome for a forecast that has not come."""
-        self.advance(early.accepted)
-        self.parked[id] = early
+    def park(self, id: str, now: float) -> None:
+        """Wait for the forecast of an outcome that is in the log."""
+        self.advance(now)
+        self.parked[id] = now
 
-    def forecast(self, rows: Sequence[ForecastIn], now: float) -> "list[IssuedForecast | Exception]":
+    def forecast(self, rows: Sequence[ForecastIn], now: float) -> "list[ForecastBody | Exception]":
         """Issue forecasts for ids that have none; a row that is refused has its reason as its answer."""
         self.advance(now)
-        answers: list[IssuedForecast | Exception] = []
+        answers: list[ForecastBody | Exception] = []
         for run in self._alike(rows, now):
             answers += self._issued(run, now)
         return answers
@@ -317,7 +309,7 @@ class HostedForecaster:
             full = len(self.accepted) + len(run) > self.settings.max_open
             yield from [[row] for row in run] if waits and full else [run]
 
-    def _issued(self, rows: list[ForecastIn], now: float) -> "list[IssuedForecast | Exception]":
+    def _issued(self, rows: list[ForecastIn], now: float) -> "list[ForecastBody | Exception]":
         if len(rows) > 1:
             try:
                 return [*self._issue(rows, now)]
@@ -328,11 +320,11 @@ class HostedForecaster:
         except ERRORS as error:
             return [error]
 
-    def _issue(self, rows: list[ForecastIn], now: float) -> list[IssuedForecast]:
+    def _issue(self, rows: list[ForecastIn], now: float) -> list[ForecastBody]:
         self._refuse_missing_clusters(rows)
         clock, moments = self._moments(rows, now)
         self._date_monitor(now)
-        issued = issue(self.live, rows, moments, self._window_end(clock, now))
+        issued = issue(self.live, rows, moments, self._window_end(clock, now), self.model)
         self.clock = clock
         for row, moment in zip(rows, moments, strict=True):
             self.parked.pop(row.id, None)
@@ -448,7 +440,7 @@ class HostedForecaster:
         for id in self.live.release():
             del self.accepted[str(id)]
 
-    def apply(self, events: Sequence[Event]) -> list[IssuedForecast]:
+    def apply(self, events: Sequence[Event]) -> list[ForecastBody]:
         """Take events from the log; return what every forecast among them is now, to be compared with what it was."""
         self.live.contexts.lenient = True  # logs of earlier versions hold records without their declared columns
         try:
@@ -456,8 +448,8 @@ class HostedForecaster:
         finally:
             self.live.contexts.lenient = False
 
-    def _applied(self, events: Sequence[Event]) -> list[IssuedForecast]:
-        found: list[IssuedForecast] = []
+    def _applied(self, events: Sequence[Event]) -> list[ForecastBody]:
+        found: list[ForecastBody] = []
         for (kind, now), same in itertools.groupby(events, lambda event: (event.kind, event.time)):
             run = [*same]
             if kind == FORECAST:
@@ -475,8 +467,7 @@ class HostedForecaster:
                     self.withdraw(bodies.withdrawn_body(event.body).ids, now)
             elif kind == PARKED:
                 for event in run:
-                    body = bodies.outcome_body(event.body)
-                    self.park(event.id, Early(body.y, body.time, now, body.counts))
+                    self.park(event.id, now)
             elif kind == CORRECTION:
                 self.corrections += len(run)
             elif kind != MADE:
@@ -490,7 +481,7 @@ class HostedForecaster:
         for state, same in itertools.groupby(events, self._state_after_silence):
             run = [*same]
             self.corrections += len(run) if state == CORRECTED else 0
-            states += [state] * len(run) if state else self.outcome([_outcome_row(event) for event in run], now)
+            states += [state] * len(run) if state else self.outcome([outcome_row(event) for event in run], now)
         return states
 
     def _state_after_silence(self, event: Event) -> str:
@@ -518,8 +509,8 @@ class HostedForecaster:
 
 
 def issue(
-    live: Live, rows: Sequence[ForecastIn], moments: Sequence[float | None], end: float | None = None
-) -> list[IssuedForecast]:
+    live: Live, rows: Sequence[ForecastIn], moments: Sequence[float | None], end: float | None, model: str
+) -> list[ForecastBody]:
     """Forecast rows that have a moment each, or none of them; all or nothing. `end` is that of windows not given."""
     time = None if moments[0] is None else moments
     unknown = math.nan if end is None else end
@@ -530,7 +521,11 @@ def issue(
         time=time,
         matures=None if all(map(math.isnan, matures)) else matures,
     )
-    return [IssuedForecast(*row) for row in zip(*(getattr(made, name).tolist() for name in ISSUED), strict=True)]
+    levels = zip(*(getattr(made, name).tolist() for name in LEVELS), strict=True)
+    return [
+        ForecastBody(row.record, p, mean, low, high, weight, model, row.time, row.matures)
+        for row, (p, mean, low, high, weight) in zip(rows, levels, strict=True)
+    ]
 
 
 def fresh_forecaster(made: Event) -> HostedForecaster:
@@ -545,6 +540,7 @@ def _forecast_row(event: Event) -> ForecastIn:
     return ForecastIn(event.id, body.record, body.time, body.matures)
 
 
-def _outcome_row(event: Event) -> OutcomeRowIn:
+def outcome_row(event: Event) -> OutcomeRowIn:
+    """Return an outcome of the log as it was reported."""
     body = bodies.outcome_body(event.body)
     return OutcomeRowIn(event.id, body.y, body.time, body.counts)

@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from msgspec.structs import force_setattr
 
 from swapcal.service.api_error import ApiError
-from swapcal.service.events import IssuedForecast, Probability, Weight, record_of
+from swapcal.service.events import Probability, Weight, record_of
 from swapcal.service.settings import Name, Settings
 from swapcal.tables.values import seconds_of
 
@@ -80,8 +80,14 @@ class PreviewIn(Struct, frozen=True, forbid_unknown_fields=True):
     records: list[Raw] | UnsetType = UNSET
 
 
-class PreviewOut(IssuedForecast, frozen=True, gc=False):
+class PreviewOut(Struct, frozen=True, gc=False):
     """What would be forecast now."""
+
+    p: Probability
+    mean: Probability
+    low: Probability
+    high: Probability
+    weight: Probability
 
 
 class OutcomeIn(Struct, frozen=True, forbid_unknown_fields=True):

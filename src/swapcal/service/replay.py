@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from swapcal.archive import ArchiveError
-from swapcal.service.events import FORECAST, Event, IssuedForecast, forecast_body, in_pages
+from swapcal.service.events import FORECAST, LEVELS, Event, ForecastBody, forecast_body, in_pages
 from swapcal.service.hosted import HostedForecaster, fresh_forecaster
 from swapcal.service.snapshots import Still, restored
 from swapcal.service.sql import Unreadable
@@ -20,8 +20,8 @@ class Mismatch(NamedTuple):
 
     seq: int
     id: str
-    issued: IssuedForecast | None = None
-    computed: IssuedForecast | None = None
+    issued: ForecastBody | None = None
+    computed: ForecastBody | None = None
 
 
 class Progress(NamedTuple):
@@ -114,11 +114,11 @@ def _compared(hosted: HostedForecaster, events: Sequence[Event]) -> list[Mismatc
     made = [event for event in events if event.kind == FORECAST]
     different = []
     for event, computed in zip(made, hosted.apply(events), strict=True):
-        issued = forecast_body(event.body).issued
+        issued = forecast_body(event.body)
         if _bits(issued) != _bits(computed):
             different.append(Mismatch(event.seq, event.id, issued, computed))
     return different
 
 
-def _bits(issued: IssuedForecast) -> bytes:
-    return struct.pack("<5d", issued.p, issued.mean, issued.low, issued.high, issued.weight)
+def _bits(forecast: ForecastBody) -> bytes:
+    return struct.pack("<5d", *(getattr(forecast, name) for name in LEVELS))

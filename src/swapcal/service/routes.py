@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import msgspec
@@ -309,26 +308,21 @@ async def decision(call: Call) -> Reply:
     return json_response(decided(id, text, events.record_of(body.record), body, at))
 
 
-def decided(
-    id: str, text: str, record: Mapping[str, Any], body: "events.ForecastBody | ForecastShown", at: str = "mean"
-) -> DecisionOut:
-    """Return the action that a forecast calls for under a loss, at its mean or at its issued level p."""
+def decided(id: str, text: str, record: Mapping[str, Any], body: Any, at: str = "mean") -> DecisionOut:
+    """Return the action that a forecast (anything with its levels) calls for under a loss, at its mean or level p."""
     columns = {
         name: np.float64(value)
         for name, value in record.items()
         if isinstance(value, int | float) and not isinstance(value, bool)
     }
-    issued = SimpleNamespace(p=body.p, mean=body.mean, low=body.low, high=body.high, weight=body.weight)
     if at not in ("mean", "p"):
         raise ApiError("invalid", f"at: given {at[:20]!r}, expected mean or p")
     try:
-        found = decide(issued, specify(text).build(columns), at=at)
+        found = decide(body, specify(text).build(columns), at=at)
     except (LossError, ValueError, TypeError, OverflowError) as error:
         raise ApiError("invalid", f"loss: {error}") from None
     cost, before = float(found.expected_cost), float(found.before_draw)
-    return DecisionOut(
-        id, text, float(found.action), found.label, cost, before, float(issued.p), float(issued.mean), at
-    )
+    return DecisionOut(id, text, float(found.action), found.label, cost, before, float(body.p), float(body.mean), at)
 
 
 async def show_status(call: Call) -> Reply:

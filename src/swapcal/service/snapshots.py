@@ -47,7 +47,6 @@ from swapcal.service.hosted import (
     GIVEN,
     PERIODS,
     SERVICE,
-    Early,
     Figures,
     HostedForecaster,
     fresh_forecaster,
@@ -73,7 +72,8 @@ RULES = {
 
 _OPENED = msgspec.json.Decoder(dict[str, tuple[float, float | None, tuple[Any, ...]]])
 """Open forecasts of earlier snapshots: when each was accepted, its time, and what the monitor watches of it."""
-_PARKED = msgspec.json.Decoder(dict[str, Early])
+_PARKED = msgspec.json.Decoder(dict[str, float | list[Any]])
+"""When each outcome was accepted that waits for its forecast; earlier snapshots have it third, after value and time."""
 
 
 def _fields(manifest: Manifest, shapes: Shapes) -> dict[str, Field]:
@@ -172,7 +172,8 @@ def _restored(state: State) -> HostedForecaster:
     hosted._hold(msgspec.convert(manifest["settings"], Settings), live)
     hosted.figures = Figures.from_state(part(state, "figures"), live.experts)
     hosted.accepted = dict(zip(map(str, ids_of(kept.arrays["open.ids"])), accepted.tolist(), strict=True))
-    hosted.parked = _PARKED.decode(_bytes(state, "parked"))
+    parked = _PARKED.decode(_bytes(state, "parked"))
+    hosted.parked = {id: float(at[2] if isinstance(at, list) else at) for id, at in parked.items()}
     if len(hosted.figures.expert_brier) != len(live.experts):
         raise ArchiveError("figures.expert_brier: given other experts than there are, expected one for each")
     for name in ("seq", "now", "clock", "lapsed", "corrections"):
