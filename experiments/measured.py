@@ -7,8 +7,8 @@
 
 A page says with which version and commit it was measured. A page whose code has not changed since is left out, so a run
 that was interrupted goes on where it ended; the experiments keep finished parts in build as well. The site adds to a
-stamp that the code has changed since (docs/_ext/stamps.py). Docstrings, comments, texts of errors, imports and the
-file in which a definition stands are not code here: no figure depends on them.
+stamp that the code has changed since (docs/_ext/stamps.py). Docstrings, comments, texts of errors, imports, names of
+local variables and the file in which a definition stands are not code here: no figure depends on them.
 """
 
 import ast
@@ -26,10 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 STAMP = re.compile(r"^\*Measured with swapcal (\S+), commit ([0-9a-f]{7,40}), on (\d{4}-\d\d-\d\d)\.\*$", re.MULTILINE)
 TITLE = re.compile(r"\A# .*\n")
 ENGINE = (
-    *(
-        f"src/swapcal/kernels/{name}.py"
-        for name in ("learners", "linalg", "log_loss", "loop", "mixing", "simd", "state")
-    ),
+    *(f"src/swapcal/kernels/{name}.py" for name in ("learners", "linalg", "log_loss", "loop", "mixing", "state")),
     "src/swapcal/engine",
     "src/swapcal/errors",
     "src/swapcal/bounds",
@@ -146,7 +143,17 @@ def _statements(blob: str, python: bool, root: Path) -> Sequence[str]:
 
 
 class _Code(ast.NodeTransformer):
-    """Leaves out what no figure depends on: texts that stand alone, and what an exception says."""
+    """Leaves out what no figure depends on: texts that stand alone, what an exception says, names of locals."""
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        self.generic_visit(node)
+        inside = list(ast.walk(node))
+        names = [part.id for part in inside if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)]
+        number = {name: f"local {k}" for k, name in enumerate(dict.fromkeys(names))}
+        for part in inside:
+            if isinstance(part, ast.Name):
+                part.id = number.get(part.id, part.id)
+        return node
 
     def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
         words = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)

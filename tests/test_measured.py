@@ -100,6 +100,11 @@ def test_words_imports_and_moves_are_no_change_of_code(repository):
     commit("src/one/moved.py", code.format(2).replace("ValueError", "TypeError"))
     assert changes(now, ["src/one"], root) == 1
     assert changes(then, ["src/one"], root) == 2
+    named = commit("src/one/b.py", "def g(x):\n    y = x\n    return y\n")
+    commit("src/one/b.py", "def g(x):\n    z = x\n    return z\n")
+    assert changes(named, ["src/one/b.py"], root) == 0
+    commit("src/one/b.py", "def g(x):\n    z = x\n    return x\n")
+    assert changes(named, ["src/one/b.py"], root) == 1
 
 
 @GIT

@@ -229,8 +229,8 @@ def log_psreg(horizon: float, experts: int, levels: int) -> Bound:
 # *Outcomes of a chosen part.* Let L_t be 1 if the outcome of row t is obtained, which happens with probability
 # π_t ≥ 1/w̄ given F_t, y_t and whatever else selects rows, but does not depend on y_t. The bet
 # b_t = 1 + (λ_t/w̄)(L_t/π_t)(s(y_t − p_t) − ε) has E[b_t | F_t] = 1 + (λ_t/w̄)(s·E[y_t − p_t | F_t] − ε), at most 1
-# if the cell is sound; as L_t/(w̄π_t) ≤ 1 it lies between 1 and the bet of a row without weight, so b_t > 0. Rows without an
-# outcome leave wealth and sums as they are: the run length counts rows with one.
+# if the cell is sound; as L_t/(w̄π_t) ≤ 1 it lies between 1 and the bet of a row without weight, so b_t > 0. Rows
+# without an outcome leave wealth and sums as they are: the run length counts rows with one.
 #
 # *Clusters.* Rows that belong together are one step: with b̄ the mean of the gains of a cluster's rows in the cell,
 # E[b̄ | F] ≤ 1 if clusters are independent and s·E[y − p | x, p] ≤ ε on each row, whatever the rows of a cluster share.
