@@ -4,6 +4,7 @@ import contextlib
 import copy
 import datetime
 import math
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,10 @@ import pytest
 
 from swapcal import Forecaster
 from swapcal._validate import event_key
+from swapcal.engine.state import gram, recent_sums
 from swapcal.kernels.state import FLOOR
 from swapcal.live import ConflictingLabelError, ExpiredIdError, Live
+from swapcal.live.learner import EVERY, FIRM
 from tests.checks import snapshot
 
 RECORD = {"v": 1.0}
@@ -218,7 +221,7 @@ def test_the_first_label_says_how_late_labels_come(tmp_path: Path) -> None:
     np.testing.assert_array_equal(columns(whole), np.array(loop))
     assert live._learner.forecaster is not None
     knobs = live._learner.forecaster._state.knobs
-    assert knobs[0] == knobs[3] == 2.0 * 50
+    assert knobs[0] == knobs[3] == FIRM * 2.0 * 50
     assert live.settings["ridge"] == 2.0
     assert live.certificate().holds()
     most = make(ridge=1e8)
@@ -228,7 +231,84 @@ def test_the_first_label_says_how_late_labels_come(tmp_path: Path) -> None:
     at_once = make(ridge=2.0)
     at_once.run(RECORDS, Y)
     assert at_once._learner.forecaster is not None
-    assert at_once._learner.forecaster._state.knobs[0] == 2.0
+    assert at_once._learner.forecaster._state.knobs[0] == FIRM * 2.0
+
+
+LATE = (0.0, 20.0)
+
+
+@pytest.mark.parametrize("late", LATE)
+@pytest.mark.parametrize("window", [None, 100.0])
+def test_scores_that_are_not_believed_no_longer_hold_the_levels(
+    tmp_path: Path, late: float, window: float | None
+) -> None:
+    time, base = np.arange(N, dtype=np.float64), 2.0 * (1.0 + late)
+    records = [record | {"s": 1.0 - record["s"]} for record in RECORDS]
+    live, hand = make(window=window), make(window=window)
+    when = {"time": time, "label_time": time + late} if late else {}
+    whole = live.run(records, Y, ids=range(N), **when)
+    loop, ridges, due = [], [], int(late) + 1 if late else 0
+    for k in range(N):
+        if late and k >= due:
+            hand.label(k - due, Y[k - due])
+        hand.preview(records[k])
+        loop.append(columns(hand.forecast(records[k], id=k))[0])
+        if not late:
+            hand.label(k, Y[k])
+        assert hand._learner.forecaster is not None
+        ridges.append(hand._learner.forecaster.ridge)
+        if k % 50 == 40:
+            hand.save(tmp_path / "state")
+            hand = Live.load(tmp_path / "state")
+    np.testing.assert_array_equal(columns(whole), np.array(loop))
+    first = ridges.index(base)
+    assert set(ridges[due:first]) == {FIRM * base}
+    assert set(ridges[first:]) == {base}
+    assert (first + 1 - due) % EVERY == 0
+    assert hand._learner.forecaster is not None
+    assert hand._learner.forecaster.rounds_before_ridge == first + 1 - due
+    assert hand.certificate().holds()
+    assert not late or live.certificate().theorem is None
+
+
+def test_only_scores_given_hold_the_levels() -> None:
+    for live, expected in ((make(), FIRM * 2.0), (make(ridge=1e8), 1e8), (Live(drop=["s"]), 2.0)):
+        live.run(RECORDS, Y)
+        assert live._learner.forecaster is not None
+        assert live._learner.forecaster.ridge == expected
+        assert live._learner.forecaster.rounds_before_ridge == 0
+    assert make().settings["ridge"] == Live().settings["ridge"] == 2.0
+
+
+@pytest.mark.parametrize("window", [None, 30.0])
+def test_another_ridge_after_labels_is_the_solution_on_them(window: float | None) -> None:
+    rng = np.random.default_rng(int(os.environ.get("SWAPCAL_SEED", "0")))
+    X = np.column_stack([np.full(400, 0.5), rng.uniform(-0.4, 0.4, (400, 4))])
+    y = (rng.random(400) < 0.5 + X[:, 1]).astype(float)
+    forecaster = Forecaster(5, ridge=64.0, window=window)
+    forecaster.run(X[:250], y[:250])
+    before = copy.deepcopy(forecaster._state)
+    sums = [recent_sums(before, slot, 7) for slot in range(2)] if window else []
+    forecaster.set_ridge(2.0)
+    after, wide = forecaster._state, 7 if window else 5
+    for slot in range(int(after.counts[0])):
+        G, start = gram(before, slot, wide), before.prior[slot, :wide]
+        np.testing.assert_allclose(gram(after, slot, wide), G, atol=1e-11)
+        moment = (G + 64.0 * np.eye(wide)) @ before.theta[slot, :wide] - 64.0 * start
+        solution = np.linalg.solve(G + 2.0 * np.eye(wide), moment + 2.0 * start)
+        np.testing.assert_allclose(after.theta[slot, :wide], solution, atol=1e-11)
+    for slot, old in enumerate(sums):
+        new = recent_sums(after, slot, 7)
+        np.testing.assert_allclose(new.gram, old.gram, atol=1e-10)
+        np.testing.assert_allclose(new.residual, old.residual, atol=1e-10)
+    forecaster.run(X[250:], y[250:])
+    certificate, at_first = forecaster.certificate(), Forecaster(5, ridge=2.0, window=window)
+    at_first._state.knobs[FLOOR] = after.knobs[FLOOR]
+    at_first.run(X, y)
+    theorem = at_first.certificate().theorem
+    assert certificate.holds()
+    assert theorem is not None
+    assert certificate.theorem == pytest.approx(theorem + 250)
 
 
 def test_another_ridge_is_a_forecaster_made_with_it() -> None:
@@ -243,6 +323,8 @@ def test_another_ridge_is_a_forecaster_made_with_it() -> None:
         assert snapshot(made) == snapshot(changed)
         np.testing.assert_array_equal(made.run(X, y).mean, changed.run(X, y).mean)
         before = copy.deepcopy(changed._state)
+        if learner == "ridge":
+            continue
         with pytest.raises(ValueError, match="ridge: given after 50 labels, expected before the first"):
             changed.set_ridge(1.0)
         for name, array in before._asdict().items():

@@ -13,6 +13,7 @@ from swapcal.arrays import Array, Integers
 from swapcal.engine import state as memory
 from swapcal.kernels.state import (
     CODES_ADAPTIVE,
+    CODES_LEARNER,
     FLOOR,
     GAP,
     INNER,
@@ -22,6 +23,7 @@ from swapcal.kernels.state import (
     RECENT_COORDINATES,
     RECENT_GAP,
     RIDGE,
+    RIDGE_LEARNER,
     START,
     STEP,
     UPDATES,
@@ -528,9 +530,14 @@ def theorem_of(state: Memory, dim: int, learner: str, target: str, *, uniform: b
     Every number in it was known before the first label: T, d, λ, κ, the first levels and the prior. With a window the
     learners' contexts have two more coordinates, each in [-½, ½]; over their largest norm they are contexts again,
     under λ over its square.
+
+    Where λ changed after s labels, s is added. Let V(λ) be the least regularised loss on those. The squared errors
+    after them, without what the logarithm charges, sum to the least regularised loss of all less V(λ) ≥ 0, since the
+    learners then are the solutions with the new λ; and those before them are at most s.
     """
     rounds = max(int(state.counts[UPDATES]), 1)
     ridge, kappa, floor, reach = (float(state.knobs[knob]) for knob in (RIDGE, KAPPA, FLOOR, REACH))
+    earlier = float(state.knobs[STEP]) if state.codes[CODES_LEARNER] == RIDGE_LEARNER else 0.0
     norm2, inner = 1.0, dim
     if state.knobs[WINDOW]:
         norm2, inner = 1.0 + RECENT_COORDINATES / 4.0, dim + RECENT_COORDINATES
@@ -539,9 +546,10 @@ def theorem_of(state: Memory, dim: int, learner: str, target: str, *, uniform: b
     if refines:
         distance2 = norm2 * bounds.adaptive_distance2(target, reach)
         how: Any = {"learner": learner, "floor": floor, "inner": refines == INNER}
-        return float(bounds.adaptive_psreg(rounds, inner, kappa, ridge, distance2, **how))
+        return earlier + float(bounds.adaptive_psreg(rounds, inner, kappa, ridge, distance2, **how))
     slots, distance2 = memory.slots_in_order(state), norm2 * distance2_of(state, dim, target)
     if uniform:
-        return float(bounds.psreg(rounds, inner, len(slots) - 1, learner=learner, ridge=ridge, distance2=distance2))
+        uniformly = bounds.psreg(rounds, inner, len(slots) - 1, learner=learner, ridge=ridge, distance2=distance2)
+        return earlier + float(uniformly)
     points = state.z[slots].tolist()
-    return float(bounds.psreg_grid(points, rounds, inner, learner=learner, ridge=ridge, distance2=distance2))
+    return earlier + float(bounds.psreg_grid(points, rounds, inner, learner=learner, ridge=ridge, distance2=distance2))

@@ -21,7 +21,7 @@ from swapcal.engine.forecast import Forecast, Player
 from swapcal.engine.log_loss import LogForecaster
 from swapcal.engine.sparse import SparseForecaster
 from swapcal.kernels.jit import DirectCall
-from swapcal.kernels.learners import ONS_RADIUS
+from swapcal.kernels.learners import ONS_RADIUS, replace_ridge
 from swapcal.kernels.loop import advance
 from swapcal.kernels.state import (
     BLUM_MANSOUR,
@@ -32,7 +32,9 @@ from swapcal.kernels.state import (
     LEVELS,
     ONS_LEARNER,
     RECENT_COORDINATES,
+    RIDGE,
     RIDGE_LEARNER,
+    STEP,
     T_HIGH,
     T_ISSUED,
     T_LOW,
@@ -247,7 +249,11 @@ class Forecaster(Player):
 
     @locked
     def set_ridge(self, ridge: float) -> None:
-        """Set another λ, as if constructed with it; levels refine as before. Raises ValueError after the first label.
+        """Set another λ, as if constructed with it; levels refine as before.
+
+        After the first label only ridge learners can: they become the solutions with this λ on all that they learned.
+        Certificates are then about it, and the worst-case theorem adds 1 for each label learned before, which is what
+        such a label can cost at most. Raises ValueError for other learners.
 
         Examples
         --------
@@ -256,9 +262,24 @@ class Forecaster(Player):
         >>> forecaster.certificate().rounds
         0
         """
-        if self.rounds:
+        ridge = _validate.ridge(ridge)
+        if not self.rounds:
+            self._state = memory.with_ridge(self._state, ridge)
+            return
+        if self._learner != "ridge":
             raise ValueError(f"ridge: given after {self.rounds} labels, expected before the first")
-        self._state = memory.with_ridge(self._state, _validate.ridge(ridge))
+        replace_ridge(self._state, ridge, self._scratch.u, np.zeros(self._state.theta.shape[1]))
+        self._state.knobs[STEP] = self.rounds
+
+    @property
+    def ridge(self) -> float:
+        """λ, as it is now."""
+        return float(self._state.knobs[RIDGE])
+
+    @property
+    def rounds_before_ridge(self) -> int:
+        """Number of labels that had been learned when λ last changed; 0 if it never has since the first."""
+        return int(self._state.knobs[STEP]) if self._learner == "ridge" else 0
 
     @locked
     def play(self, X: Array, y: Array, events: Keys, tickets: Array, weights: Array | None = None) -> None:

@@ -14,6 +14,7 @@ from swapcal.kernels.state import (
     ONS_LEARNER,
     OWN,
     RIDGE,
+    START,
     STEP,
     UPDATES,
     VAW_LEARNER,
@@ -90,6 +91,45 @@ def learn_level(state: Memory, slot: int, x: Array, y: float, alpha: float, w: f
         share = step_ridge(state, slot, x, y, alpha, scratch.u)
         miss = y - 0.5 if learner == VAW_LEARNER else y - w
         state.potential[slot] += alpha * miss * miss * share
+
+
+@inlined
+def pull_again(
+    theta: Array,
+    factor: Array,
+    scale: Array,
+    prior: Array,
+    row: int,
+    coordinate: int,
+    more: float,
+    u: Array,
+    unit: Array,
+) -> None:
+    """Pull one coordinate of a ridge learner towards its start by so much more, as if the start were observed."""
+    unit[coordinate] = 1.0
+    r = row_dot(theta, row, unit)
+    g = absorb(factor[row], scale[row], unit, more, u)
+    row_axpy(theta, row, more * (prior[coordinate] - r) / g, u)
+    unit[coordinate] = 0.0
+
+
+@lean
+def replace_ridge(state: Memory, ridge: float, u: Array, unit: Array) -> None:
+    """Move all learners to their ridge solutions with another λ on the labels they have learned; `unit` is all zeros.
+
+    That is d rank-one updates of A by λ' - λ, on which A stays at least the smaller λ.
+    """
+    more, ratio = ridge - state.knobs[RIDGE], ridge / state.knobs[RIDGE]
+    for slot in range(state.theta.shape[0]):
+        for i in range(state.theta.shape[1]):
+            pull_again(state.theta, state.factor, state.scale, state.prior[slot], slot, i, more, u, unit)
+    for row in range(state.recent.shape[0]):
+        for i in range(state.recent.shape[1]):
+            pull, start = state.recent_pull[row, i], state.recent_prior[min(row, 1)]
+            more = pull * (ratio - 1.0)
+            pull_again(state.recent, state.recent_factor, state.recent_scale, start, row, i, more, u, unit)
+            state.recent_pull[row, i] = ratio * pull
+    state.knobs[RIDGE] = state.knobs[START] = ridge
 
 
 # Learners with a short memory: ridge regressions whose past fades by e^(-1/window) with every label.

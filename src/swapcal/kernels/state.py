@@ -17,9 +17,10 @@ HEDGE, BLUM_MANSOUR = 0, 1
 CODES_LEARNER, CODES_MIXING, CODES_ADAPTIVE = 0, 1, 2
 # values of CODES_ADAPTIVE: fixed levels, self-refining ones, or self-refining ones of which 0 and 1 are never issued
 FIXED, REFINING, INNER = 0, 1, 2
-# knobs: λ, κ, the Online Newton Step's β, A's initial diagonal (λ, or ω for the Online Newton Step), what an interval
-# may always cost before it splits, how far from the constant ½ a newborn level's learner may start, and the window:
-# after so many labels a label counts 1/e to the learners with a short memory; 0 if there are none
+# knobs: λ, κ, the Online Newton Step's β (of ridge learners: how many labels had been learned when λ last changed), A's
+# initial diagonal (λ, or ω for the Online Newton Step), what an interval may always cost before it splits, how far from
+# the constant ½ a newborn level's learner may start, and the window: after so many labels a label counts 1/e to the
+# learners with a short memory; 0 if there are none
 RIDGE, KAPPA, STEP, START, FLOOR, REACH, WINDOW = range(7)
 # counts
 LEVELS, UPDATES, LATE = 0, 1, 2

@@ -323,6 +323,11 @@ class Experts(Writable):
         """Return the users' scores behind forecasts, as probabilities within 10⁻⁴ of 0 and 1; ½ where missing."""
         return _chance(memory[..., 1 + EXPERTS : 1 + EXPERTS + self.scores])
 
+    @property
+    def belief(self) -> float:
+        """How far the users' scores as given are believed beside all that is learned, from 0 to 1."""
+        return float(self._bank.counts[TRUST])
+
     def base_rate(self, memory: Array) -> float:
         """Return the rate of the labels known when a row was forecast; ½ before the first."""
         return float(_chance(memory[self._bank.weights.shape[1] + SAID_BASE]))

@@ -32,6 +32,13 @@ NO_ALLOWANCES: Allowances = MappingProxyType({})
 BANK = len(expert_names())
 FIRST = np.zeros(1, np.int64)
 NEAREST_SCORE = 1e-4  # to 0 and 1: where the experts clip a score's log-odds
+FIRM = 32.0
+"""By how much larger λ is while users' scores are believed: each weight learned costs something, also where they are
+the truth, and three quarters of that are each level's own shift."""
+BELIEVED = 0.001
+"""Belief in the scores as given below which they no longer hold the levels: of true ones it rarely falls so far."""
+EVERY = 64
+"""Labels after which it is looked at again."""
 put_scores_of_one = DirectCall(put_scores)
 
 
@@ -95,7 +102,47 @@ class Learner:
         """
         if type(rows) is Row:
             self._step_one(rows, labels, weights)
+        elif self.is_firm:
+            for a, b in itertools.pairwise([0, *self._looks(labels), len(order)]):
+                if a < b:
+                    some = weights if len(weights) == 1 else weights[a:b]
+                    self._step_many(rows, order[a:b], labels[a:b], some, allowances)
+                    self._look()
+        else:
+            self._step_many(rows, order, labels, weights, allowances)
+
+    @property
+    def is_firm(self) -> bool:
+        """Whether λ is larger because users' scores have been believed so far."""
+        if not self.experts.scores or self._first_ridge() == self._engine["ridge"]:
+            return False
+        engine = self.forecaster
+        return engine is None or (not engine.rounds_before_ridge and engine.ridge >= self._first_ridge())
+
+    def _first_ridge(self) -> float:
+        """Return the λ that engines start with; at its limit it is not raised."""
+        own = float(self._engine["ridge"])
+        firm = own * FIRM if self.experts.scores else own
+        return firm if firm <= MOST_RIDGE else own
+
+    def _looks(self, labels: Array) -> list[int]:
+        """Return the numbers of events, behind labels, after which belief in the scores is looked at."""
+        known = np.flatnonzero(~np.isnan(labels))
+        learned = 0 if self.forecaster is None else self.forecaster.rounds
+        return [1 + event for event in known[EVERY - 1 - learned % EVERY :: EVERY].tolist()]
+
+    def _look(self) -> None:
+        """Make λ what it is without scores, once these are no longer believed.
+
+        The regressions of the levels are then the solutions with that λ on all labels learned.
+        """
+        engine = self.forecaster
+        if engine is None or engine.rounds % EVERY or self.experts.belief >= BELIEVED:
             return
+        if self.is_firm and engine.rounds:
+            engine.set_ridge(engine.ridge / FIRM)
+
+    def _step_many(self, rows: Rows, order: Integers, labels: Array, weights: Array, allowances: Allowances) -> None:
         features = rows.keys, rows.values, rows.x, rows.dims, rows.scores
         self.experts.step(*features, order, labels, rows.memory, rows.judged, weights)
         self._play(rows, allowances, *_engine_events(order, labels, weights))
@@ -172,6 +219,8 @@ class Learner:
             engine.play_one(x, label, row.draws, row.ticket)
         else:
             engine.play(x, label, row.draws, row.ticket, weight)
+        if self.experts.scores and label[0] == label[0]:
+            self._look()
 
     def allow(self, rows: Rows, row: int, share: float, factor: float) -> None:
         """Let a row's forecast allow for a share of outcomes not seen, with odds that differ by at most a factor.
@@ -213,7 +262,7 @@ class Learner:
         holds on to the experts' blend as much longer, up to the largest λ there is.
         """
         assert self.forecaster is not None, "a label was forecast"
-        self.forecaster.set_ridge(min(self._engine["ridge"] * (1.0 + late), MOST_RIDGE))
+        self.forecaster.set_ridge(min(self._first_ridge() * (1.0 + late), MOST_RIDGE))
 
     def preview(self, rows: Rows, share: float, factor: float, *, single: bool = False) -> Forecast:
         """Return forecasts that are not learned from, which allow for a share of outcomes not seen."""
@@ -269,7 +318,7 @@ class Learner:
 
     def _new_engine(self, dim: int) -> Forecaster:
         prior = _blend(dim, float(self.contexts.reserved_weights[0]))
-        return Forecaster(dim, levels="inner", **self._engine, prior=prior)
+        return Forecaster(dim, levels="inner", **{**self._engine, "ridge": self._first_ridge()}, prior=prior)
 
     def _sized(self, dim: int) -> Forecaster:
         """Return the engine with at least `dim` coordinates."""
@@ -304,6 +353,8 @@ class SparseLearner(Learner):
     """
 
     forecaster: SparseForecaster | None  # type: ignore[assignment]
+    is_firm = False
+    """Exponential weights have no penalty to choose."""
 
     def __init__(
         self,

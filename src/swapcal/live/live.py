@@ -73,7 +73,7 @@ from swapcal.tables.values import FEATURE_CATEGORIES
 
 __all__ = ["CORRECTED", "HELD", "LEARNED", "REPEATED", "Live", "Trace"]
 
-RIDGE, SCORED_RIDGE, KAPPA = 2.0, 64.0, 0.05
+RIDGE, KAPPA = 2.0, 0.05
 REPEATED, REFUSED = "repeated", "refused"
 
 
@@ -97,8 +97,8 @@ class Live:
     fourier : number of random Fourier features of the numeric columns.
     models : {name: model} of river classifiers, scikit-learn classifiers with `partial_fit`, or any other in `Refit`;
         each becomes a score.
-    ridge : λ from 1e-12 to 1e8, how strongly the levels' regressions hold on to their start. By default 2, and 64 where
-        scores or models are given: the levels then hold on longer to a blend that starts from these.
+    ridge : λ from 1e-12 to 1e8, how strongly the levels' regressions hold on to their start, by default 2. Where scores
+        or models are given it is 32 times as much while these are believed as they are; see docs/streams.md.
     kappa : levels split when rounding costs more than this share of learning.
     seed : of the draws between two levels, and of the Fourier features.
     window : for a world that moves: about so many labels are remembered by the regressions that follow it, and
@@ -221,9 +221,8 @@ class Live:
         check_size(size, {"models": wrapped, "groups": () if sparse else contexts.settings["groups"]})
         contexts.read_scores_in(span)
         hashed = hashed_groups(contexts.settings, products) if sparse else []
-        given = bool(wrapped) or bool(contexts.settings["scores"])
         self._engine = {
-            "ridge": _validate.ridge((SCORED_RIDGE if given else RIDGE) if ridge is None else ridge),
+            "ridge": _validate.ridge(RIDGE if ridge is None else ridge),
             "kappa": _validate.positive("kappa", kappa),
             "window": None if window is None else _validate.window(window),
         }
