@@ -34,7 +34,7 @@ from swapcal.tables.output import protect
 from swapcal.tables.sources import InputError
 
 NAMED = {"--out": "forecasts", "--state": "state", "--report": "report"}
-"""What the files are called that a user may request."""
+"""Names of the files that a user may request."""
 
 
 @options.reads_text
@@ -111,9 +111,7 @@ def forecast(
         protect([file], written, tables=["--out"])
         printing.refuse_two(out)
         unused: dict[str, str] = {}
-        for option, given in (("--label-time", label_time), ("--matures", matures)):
-            if given and not time:
-                raise InputError(f"{option}: given without --time, expected both")
+        _require_time(time, {"--label-time": label_time, "--matures": matures})
         ripe, window = options.maturity(matures, source.columns)
         roles = Roles(
             target, time, id, label_time, ripe, scored(score, source.columns),
@@ -129,9 +127,9 @@ def forecast(
             roles.refuse_clashes()
             if out is not None:
                 refuse_made(roles.shown())
-            counted = options.positive_in(target, positive, source)
+            value = options.positive_in(target, positive, source)
             taken = None if follow else (lambda id: saved is not None and saved.knows(id))
-            reader = StreamReader(source, roles, skip=skip, positive=counted, jobs=threads, taken=taken)
+            reader = StreamReader(source, roles, skip=skip, positive=value, jobs=threads, taken=taken)
             if saved is None and not follow:
                 unused = unused_columns(reader.peek().features, roles.chosen(), is_whole=False)
                 reader.leave_out([*unused])
@@ -149,7 +147,7 @@ def forecast(
         verdict = _finished(run, live, page, tally, out, None if follow else state, state)
         tally.times.say(run)
         reader.say_skipped(run)
-        run.say_unmatched(counted)
+        run.say_unmatched(value)
         facts = _facts(live, source.name, roles, tally, unused, written)
         facts.details = _details(live, tally) if details else ()
         facts.tell(run)
@@ -158,8 +156,8 @@ def forecast(
         fresh = not (follow or before.forecasts or trees or tally.stopped) and file != "-"
         if fresh and (more := _repair(live, roles, tally)) is not None:
             with text.open(file, until) as again:
-                counted = options.positive_in(target, positive, again)
-                rows = StreamReader(again, roles, skip=skip, positive=counted, jobs=threads)
+                value = options.positive_in(target, positive, again)
+                rows = StreamReader(again, roles, skip=skip, positive=value, jobs=threads)
                 ways = [open_live(roles, None, seed, about_outcomes=own) for own in (belief, belief | more)]
                 _say_both_ways(run, rows, ways, more, stopping)
         if verdict is not None:
@@ -169,6 +167,13 @@ def forecast(
             run.say(_kept(reader, tally, out, state), "yellow")
     if tally.stopped:
         raise typer.Exit(STOPPED)
+
+
+def _require_time(time: str | None, dependent: Mapping[str, Any]) -> None:
+    """Raise InputError if an option that depends on --time is given without it."""
+    for option, given in dependent.items():
+        if given and not time:
+            raise InputError(f"{option}: given without --time, expected both")
 
 
 def _finished(

@@ -1,4 +1,4 @@
-"""`swapcal label`: teach a saved state the outcomes of earlier forecasts, by id."""
+"""`swapcal label`: a saved state learns the outcomes of earlier forecasts, by id."""
 
 import json
 import math
@@ -103,7 +103,7 @@ def _moment(text: str) -> float | str:
 
 
 def _outcomes(piece: Piece, target: str, positive: Positive | None, decimal: str, on_bad_row: OnBadRow) -> list[float]:
-    """Return outcomes, NaN where there is none; what is no outcome is refused, or infinite."""
+    """Return outcomes, NaN if missing; other values raise InputError, or become infinite if bad rows are skipped."""
     column = piece.table[target]
     if on_bad_row is OnBadRow.stop:
         y = checked_outcomes(column, target, piece.first, positive, decimal)
