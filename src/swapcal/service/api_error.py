@@ -1,4 +1,4 @@
-"""`ApiError`: why a request was rejected, in a form that HTTP, logs and tests share."""
+"""`ApiError`: a rejected request, for HTTP, logs and tests alike."""
 
 from typing import Any, NamedTuple
 
@@ -37,7 +37,7 @@ class ApiError(Exception):
     kind : str
         One of `KINDS`.
     detail : str
-        What was given and what was expected.
+        The given and the expected value.
     retry : float, optional
         Seconds after which to retry, if a retry can succeed.
     more

@@ -44,7 +44,7 @@ class AuditedPeriod(NamedTuple):
     until: float | None = None
 
     def holds(self, time: float) -> bool:
-        """Tell whether a time lies in it."""
+        """Return whether a time lies in it."""
         return (self.since is None or self.since <= time) and (self.until is None or time < self.until)
 
 
@@ -204,10 +204,10 @@ class Exporter:
 
 
 def _by_id(events: Iterable[Event]) -> Mapping[str, list[Event]]:
-    found: dict[str, list[Event]] = {}
+    by_id: dict[str, list[Event]] = {}
     for event in events:
-        found.setdefault(event.id, []).append(event)
-    return found
+        by_id.setdefault(event.id, []).append(event)
+    return by_id
 
 
 def _named(column: str) -> str:
@@ -274,10 +274,10 @@ def seconds(age: str) -> float:
     >>> seconds("90d") / 86400, seconds("36h") / 86400
     (90.0, 1.5)
     """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([hdw])", age.strip())
-    if found is None:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([hdw])", age.strip())
+    if match is None:
         raise ValueError(f"age: given {age!r}, expected a number of hours, days or weeks, such as 36h, 90d or 52w")
-    return float(found[1]) * UNITS[found[2]]
+    return float(match[1]) * UNITS[match[2]]
 
 
 def plan(store: Store, forecaster: str, wanted: int, *, waiting: bool = False) -> Pruning:

@@ -25,7 +25,7 @@ class Mismatch(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How far a replay has come."""
+    """Progress of a replay."""
 
     seq: int
     forecasts: int
@@ -33,7 +33,7 @@ class Progress(NamedTuple):
     snapshots: int
     """compared so far"""
     differences: list[Mismatch]
-    """found since the last word"""
+    """found since the last progress"""
 
 
 def first_replayed(store: Store, name: str) -> int:
@@ -84,7 +84,7 @@ def replay(store: Store, name: str) -> Iterator[Progress]:
 
 
 def _is_state(store: Store, name: str, hosted: HostedForecaster) -> bool | None:
-    """Tell whether a snapshot is the state computed; None if a running service has dropped it meanwhile."""
+    """Return whether a snapshot is the computed state; None if a running service has dropped it meanwhile."""
     try:
         kept = restored(store.snapshot(name, hosted.seq))
     except (Unreadable, ArchiveError):

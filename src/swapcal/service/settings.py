@@ -64,7 +64,7 @@ LEVELS = {"all": 0, "notable": 1, "none": 2}
 
 
 class JsonLog:
-    """Writes what happens to a stream.
+    """Writes events to a stream, as JSON lines.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ class JsonLog:
         self._turn = threading.Lock()
 
     def tells(self, event: str) -> bool:
-        """Tell whether such an event is written."""
+        """Return whether such an event is written."""
         return self._least == 0 or (self._least == 1 and event not in QUIET)
 
     def __call__(self, event: str, **facts: Any) -> None:
@@ -117,7 +117,7 @@ WEEK = 7 * 86400.0
 
 
 class Watch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the monitor guarantees: gaps up to `tolerance` raise no alarm; outcomes weigh at most `max_weight`.
+    """Settings of the monitor: gaps up to `tolerance` raise no alarm; outcomes weigh at most `max_weight`.
 
     The larger that is, the smaller are the bets, and the later an alarm is raised. `clusters` is the column of the
     records whose rows belong together (patient, household, day): each cluster bets once, with its first outcome that is
@@ -198,7 +198,7 @@ def to_body(settings: Settings) -> bytes:
 
 
 def from_body(body: bytes) -> Settings:
-    """Return the settings that `to_body` wrote; where it did not know of unseen outcomes, none were allowed for."""
+    """Return the settings from the body of a first event; bodies of before `unseen` have it as none."""
     settings = msgspec.json.decode(body, type=Settings)
     return settings if b'"unseen"' in body else msgspec.structs.replace(settings, unseen="fair")
 

@@ -27,7 +27,7 @@ from swapcal.service.sql import (
 
 
 class FileLock:
-    """A lock beside a file, held until it is left or the process ends.
+    """A lock on a file next to the store, held until it is released or the process ends.
 
     The system keeps it, not the lock file's existence: after a crash nothing has to be cleaned up.
     """
@@ -273,10 +273,10 @@ class SQLiteStore(SqlStore):
 
 def _identity(path: str) -> tuple[int, int] | None:
     try:
-        found = os.stat(path)
+        facts = os.stat(path)
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return facts.st_dev, facts.st_ino
 
 
 def _sync(path: str) -> None:
