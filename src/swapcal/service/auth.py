@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 
 from starlette.concurrency import run_in_threadpool
 
-from swapcal.service.api_error import ApiError
 from swapcal.service.http import Headers
+from swapcal.service.settings import ApiError
 from swapcal.service.sql import Conflict, TokenRow
 from swapcal.service.store import Store
 

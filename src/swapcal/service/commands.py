@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from swapcal.live import ExpiredIdError
 from swapcal.live.scheduler import CORRECTED
 from swapcal.service import events
-from swapcal.service.api_error import ApiError
 from swapcal.service.events import (
     CORRECTION,
     FORECAST,
@@ -29,7 +28,7 @@ from swapcal.service.events import (
 )
 from swapcal.service.hosted import HostedForecaster, outcome_row
 from swapcal.service.messages import CorrectionOut, CorrectionRow, ForecastIn, ForecastOut, OutcomeOut, OutcomeRowIn
-from swapcal.service.settings import Limits
+from swapcal.service.settings import ApiError, Limits
 
 REPEATED = "repeated"
 LEAP = 2.0

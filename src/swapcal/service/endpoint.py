@@ -10,12 +10,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from swapcal.service.api_error import ApiError, unavailable
 from swapcal.service.auth import Auth
 from swapcal.service.hosted import HostedForecaster
 from swapcal.service.http import PLAIN, Gone, Reply, check_address, in_lines, problem_reply, read_body
 from swapcal.service.queue import Ask, Make, Write
-from swapcal.service.settings import JsonLog, Settings
+from swapcal.service.settings import ApiError, JsonLog, Settings, unavailable
 from swapcal.service.sql import StoreError
 from swapcal.service.status import CollectedFigures
 from swapcal.service.tracing import RequestTrace, Tracing, untraced

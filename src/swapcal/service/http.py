@@ -8,8 +8,7 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 from starlette.types import Receive, Scope, Send
 
-from swapcal.service.api_error import ApiError
-from swapcal.service.settings import Limits
+from swapcal.service.settings import ApiError, Limits
 
 # `Reply`: a response with little overhead; there are thousands a second.
 

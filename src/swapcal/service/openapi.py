@@ -16,12 +16,11 @@ from starlette.concurrency import run_in_threadpool
 
 import swapcal
 from swapcal.service import messages as m
-from swapcal.service.api_error import KINDS, ApiError, unavailable
 from swapcal.service.endpoint import Call
 from swapcal.service.http import MEDIA, Reply
 from swapcal.service.queue import BOUNDS, Durations
 from swapcal.service.routes import ENDPOINTS, Endpoint, Parameter, json_response
-from swapcal.service.settings import Settings
+from swapcal.service.settings import KINDS, ApiError, Settings, unavailable
 from swapcal.service.sql import StoreError
 from swapcal.service.status import CollectedFigures, ForecasterStatus, collect
 from swapcal.service.worker import Worker

@@ -8,10 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from swapcal.service.api_error import unavailable
 from swapcal.service.hosted import HostedForecaster
 from swapcal.service.messages import CorrectionRow, ForecastIn, OutcomeRowIn
-from swapcal.service.settings import Settings
+from swapcal.service.settings import Settings, unavailable
 from swapcal.service.tracing import RequestTrace
 
 # `Metrics`: counters of the worker, for metrics and tests.

@@ -16,7 +16,6 @@ from swapcal.losses.loss import specify
 from swapcal.report import render
 from swapcal.service import events, history, status
 from swapcal.service import messages as m
-from swapcal.service.api_error import ApiError, unavailable
 from swapcal.service.endpoint import Call, Handler
 from swapcal.service.events import Event, IdHistory, id_histories
 from swapcal.service.hosted import HostedForecaster
@@ -45,7 +44,7 @@ from swapcal.service.messages import (
     moment_of,
 )
 from swapcal.service.queue import CORRECTIONS, FORECASTS, OUTCOMES
-from swapcal.service.settings import Limits, Settings
+from swapcal.service.settings import ApiError, Limits, Settings, unavailable
 from swapcal.service.status import ForecasterStatus
 from swapcal.tables.values import created_at
 

@@ -22,12 +22,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from swapcal.service import openapi
-from swapcal.service.api_error import ApiError, unavailable
 from swapcal.service.auth import Auth, is_loopback
 from swapcal.service.endpoint import Handler, RequestHandler, ServiceContext
 from swapcal.service.http import MEDIA, PLAIN, problem_reply
 from swapcal.service.routes import ENDPOINTS, OWN, READ, Endpoint
-from swapcal.service.settings import JsonLog, Limits
+from swapcal.service.settings import ApiError, JsonLog, Limits, unavailable
 from swapcal.service.tracing import Tracing
 from swapcal.service.worker import Worker
 

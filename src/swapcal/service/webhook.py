@@ -11,9 +11,9 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
 from urllib.parse import urlsplit
 
-from swapcal.service.api_error import ApiError
 from swapcal.service.hosted import HostedForecaster
 from swapcal.service.queue import Ask
+from swapcal.service.settings import ApiError
 from swapcal.service.worker import Log, Worker
 from swapcal.version import __version__
 

@@ -9,13 +9,12 @@ from typing import Any
 
 from msgspec import Raw
 
-from swapcal.service.api_error import ApiError, unavailable
 from swapcal.service.commands import CommandHandler
 from swapcal.service.events import MADE, Event, encoded, id_histories
 from swapcal.service.hosted import HostedForecaster, fresh_forecaster
 from swapcal.service.messages import ForecastIn, OutcomeRowIn
 from swapcal.service.queue import ORDER, TICK, Ask, Job, Make, Metrics, Promise, Write, WriteQueue
-from swapcal.service.settings import Limits, Settings, from_body, to_body
+from swapcal.service.settings import ApiError, Limits, Settings, from_body, to_body, unavailable
 from swapcal.service.snapshots import Snapshotter, recover
 from swapcal.service.sql import Conflict, StoreError
 from swapcal.service.store import Store

@@ -16,9 +16,9 @@ from swapcal.archive import State, copied
 from swapcal.live.status import ENOUGH
 from swapcal.monitor import Monitor
 from swapcal.service import status
-from swapcal.service.api_error import ApiError
 from swapcal.service.endpoint import ServiceContext
 from swapcal.service.hosted import HostedForecaster
+from swapcal.service.settings import ApiError
 from swapcal.service.sql import StoreError
 
 # View: everything a page shows of a forecaster, as plain JSON data.

@@ -13,7 +13,6 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from swapcal.service import routes
-from swapcal.service.api_error import ApiError, unavailable
 from swapcal.service.dashboard.feed import Broadcast, ForecasterReporter, OverviewReporter
 from swapcal.service.dashboard.render import render, static
 from swapcal.service.endpoint import REFUSED, Call, Handler, RequestHandler, ServiceContext, answered
@@ -21,6 +20,7 @@ from swapcal.service.hosted import HostedForecaster
 from swapcal.service.http import JSON, Reply, problem_reply, read_body
 from swapcal.service.messages import DecisionOut, ForecastShown
 from swapcal.service.routes import READ, decided, shown
+from swapcal.service.settings import ApiError, unavailable
 from swapcal.service.worker import settings_in
 
 # Session: the token in a cookie, because browsers send no bearer header of their own; for pages alone.

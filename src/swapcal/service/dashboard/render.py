@@ -16,8 +16,8 @@ from swapcal.report.findings import GroupRow, Level, Word
 from swapcal.report.groups import glyph, reach
 from swapcal.report.html import DASH, Html, count, figure, finite, percent, points, tag
 from swapcal.report.reliability import predicted_against_observed
-from swapcal.service.api_error import ApiError
 from swapcal.service.endpoint import Call
+from swapcal.service.settings import ApiError
 from swapcal.version import __version__
 
 # Static files: styles, scripts and the icon, from memory, under addresses that change with their content.
