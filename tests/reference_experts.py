@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from swapcal.kernels import experts as kernels
-from swapcal.kernels import newton
+from swapcal.kernels import learners as newton
 from swapcal.kernels.draw import GOLDEN, MIX_1
 from swapcal.kernels.encode import ENTRIES
 

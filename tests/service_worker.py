@@ -6,10 +6,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from swapcal.service.api_error import ApiError
 from swapcal.service.messages import CorrectionRow, ForecastIn, OutcomeRowIn
 from swapcal.service.queue import CORRECTIONS, FORECASTS, OUTCOMES, Ask, Make, Write
-from swapcal.service.settings import Settings
+from swapcal.service.settings import ApiError, Settings
 from swapcal.service.snapshots import Still, recover
 from swapcal.service.worker import Worker
 

@@ -70,7 +70,7 @@ def test_an_error_of_all_rows_does_not_hide_a_region():
     inside = (columns["age"] >= 50) & (columns["sex"].codes == 0)
     p = np.full(6000, 0.3)
     y = (rng.random(6000) < 0.5 + 0.2 * inside).astype(float)  # 20 points too low everywhere
-    (first, *_) = propose(columns, p, y, np.ones(6000)).found
+    (first, *_) = propose(columns, p, y, np.ones(6000)).rules
     assert {(one.column, one.kind) for one in first} == {("age", "≥"), ("sex", "=")}
 
 
@@ -80,7 +80,7 @@ def test_of_two_regions_about_as_good_the_simpler_is_told():
     odd = (np.arange(4000) % 200 == 7) & (age >= 50)
     kind[odd], y[odd] = "z", 0.0  # without them the error is a trifle larger
     columns = {"age": age, "kind": coded(kind)}
-    (first, *_) = propose(columns, np.full(4000, 0.5), y, np.ones(4000)).found
+    (first, *_) = propose(columns, np.full(4000, 0.5), y, np.ones(4000)).rules
     assert [one.column for one in first] == ["age"]
 
 

@@ -199,7 +199,7 @@ def test_the_terminal_explains_its_table(files):
     for name in ("SMCal_2", "MCal_1", "SReg", "SOmni", "Cal_1", "F_1^lin", "F_4^lin", "F_[0,1]^aff", "constant"):
         assert f"{name}: " in said, name
     assert "By chance: mean and 95 % band if every prediction were exactly right" in said
-    assert "Nearest to an error" not in said
+    assert "Largest differences" not in said
 
 
 def test_findings_within_chance_are_announced_as_such(tmp_path):
@@ -208,7 +208,7 @@ def test_findings_within_chance_are_announced_as_such(tmp_path):
     pacsv.write_csv(pa.table({"p": p, "y": (rng.random(2000) < p).astype(int)}), tmp_path / "true.csv")
     found = run(tmp_path / "true.csv", *NAMED).stdout
     assert "\nno error found: " in found
-    assert "Nearest to an error:" in found
+    assert "Largest differences, none significant:" in found
 
 
 def test_two_predictors_are_compared_and_the_second_judged(files, tmp_path, table):

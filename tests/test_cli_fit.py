@@ -13,8 +13,7 @@ import pyarrow.parquet as papq  # noqa: E402
 from swapcal.batch.model import Model  # noqa: E402
 from swapcal.batch.settings import FitSettings  # noqa: E402
 from swapcal.cli import COMMANDS  # noqa: E402
-from swapcal.cli.fit import fit  # noqa: E402
-from swapcal.cli.predict import predict  # noqa: E402
+from swapcal.cli.fit import fit, predict  # noqa: E402
 from swapcal.cli.rows import GroupGaps  # noqa: E402
 from tests.commands import runner  # noqa: E402
 

@@ -10,8 +10,7 @@ pytest.importorskip("typer")
 pacsv = pytest.importorskip("pyarrow.csv")
 
 from swapcal.cli import forecasting  # noqa: E402
-from swapcal.cli.forecast import forecast  # noqa: E402
-from swapcal.cli.label import label  # noqa: E402
+from swapcal.cli.forecast import forecast, label  # noqa: E402
 from swapcal.live import Live, Refit  # noqa: E402
 from tests.commands import runner, said  # noqa: E402
 

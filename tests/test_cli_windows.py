@@ -10,8 +10,7 @@ pytest.importorskip("typer")
 pytest.importorskip("pyarrow")
 
 from swapcal.cli import forecasting
-from swapcal.cli.forecast import forecast
-from swapcal.cli.label import label
+from swapcal.cli.forecast import forecast, label
 from swapcal.live import Live
 from tests.commands import runner, said
 

@@ -310,9 +310,7 @@ def test_only_columns_by_which_rows_go_together_look_like_ids():
     names = ["patient", "ward", "age", "value"]
     assert looks_clustered(Table(apart), names, apart["p"], apart["y"]) is None
     assert looks_clustered(Table(joined), names, joined["p"], joined["y"]) == "patient"
-    assert (
-        Audit.from_frame(joined, **COLUMNS | {"clusters": None}).verdict().warnings[0].startswith("Rows with the same")
-    )
+    assert Audit.from_frame(joined, **COLUMNS | {"clusters": None}).verdict().warnings[0].startswith("Outcomes of rows")
     assert not Audit.from_frame(joined, **COLUMNS).verdict().warnings
     shifted = np.clip(apart["p"] - 0.15, 0.01, 1)  # wrong everywhere, and not by patient
     assert looks_clustered(Table(apart), names, shifted, apart["y"]) is None

@@ -14,10 +14,9 @@ pytest.importorskip("typer")
 
 from swapcal.cli.audit import audit
 from swapcal.cli.compare import compare
-from swapcal.cli.fit import fit
+from swapcal.cli.fit import fit, predict
 from swapcal.cli.forecast import forecast
 from swapcal.cli.monitor import monitor
-from swapcal.cli.predict import predict
 from swapcal.tables.dialect import Dialect, detect
 from swapcal.tables.formats import open_source
 from swapcal.tables.outcomes import ReadAs

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("msgspec")
 pytest.importorskip("apsw")
 
-from swapcal.service import sqlite
+from swapcal.service import store as sqlite
 from swapcal.service.events import Event
 from swapcal.service.settings import Settings
 from swapcal.service.snapshots import Still, recover, restored

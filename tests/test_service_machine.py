@@ -10,8 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 pytest.importorskip("msgspec")
 
-from swapcal.service.api_error import ApiError
-from swapcal.service.settings import Watch
+from swapcal.service.settings import ApiError, Watch
 from swapcal.service.snapshots import Still
 from tests.memory_store import MemoryStore
 from tests.service_worker import Clock, Hand, assert_follows_from_log

@@ -25,7 +25,6 @@ pytest.importorskip("prometheus_client")
 
 import swapcal
 from swapcal.service import Server, Worker, open_store, webhook
-from swapcal.service.api_error import unavailable
 from swapcal.service.auth import create_token
 from swapcal.service.client import ServiceError
 from swapcal.service.dashboard import feed, pages
@@ -33,6 +32,7 @@ from swapcal.service.dashboard.pages import dashboard
 from swapcal.service.dashboard.render import FILES
 from swapcal.service.hosted import HostedForecaster
 from swapcal.service.messages import OutcomeRowIn
+from swapcal.service.settings import unavailable
 from swapcal.service.webhook import Webhook, alarms_of
 from tests.service_server import Caller, Reply, served
 from tests.service_worker import row

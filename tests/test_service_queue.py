@@ -12,7 +12,6 @@ pytest.importorskip("msgspec")
 
 from swapcal.service import queue as queueing
 from swapcal.service import snapshots as keeping
-from swapcal.service.api_error import ApiError
 from swapcal.service.queue import (
     BATCH,
     BOUNDS,
@@ -26,6 +25,7 @@ from swapcal.service.queue import (
     Write,
     WriteQueue,
 )
+from swapcal.service.settings import ApiError
 from swapcal.service.snapshots import Snapshotter
 from tests.memory_store import MemoryStore
 

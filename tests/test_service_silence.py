@@ -11,11 +11,10 @@ import msgspec
 import numpy as np
 
 from swapcal.service import events, worker
-from swapcal.service.api_error import ApiError
 from swapcal.service.events import OUTCOME, SETTLED, SILENCE
+from swapcal.service.history import replay
 from swapcal.service.queue import Ask
-from swapcal.service.replay import replay
-from swapcal.service.settings import Settings
+from swapcal.service.settings import ApiError, Settings
 from swapcal.service.snapshots import recover
 from swapcal.service.store import open_store
 from tests.memory_store import MemoryStore

@@ -22,13 +22,12 @@ from swapcal.live.state import FILE as LIVE_FILE
 from swapcal.monitor import Monitor
 from swapcal.monitor import settings as monitor_settings
 from swapcal.monitor.state import FILE as MONITOR_FILE
-from swapcal.service.api_error import ApiError
 from swapcal.service.events import Event, encoded, forecast_body, outcome_body, record_of
 from swapcal.service.history import AuditedPeriod, audit
 from swapcal.service.hosted import Figures, HostedForecaster
 from swapcal.service.messages import ForecastIn, OutcomeRowIn
 from swapcal.service.queue import FORECASTS, OUTCOMES, Ask, Make, Write
-from swapcal.service.settings import LIVE, JsonLog, Limits, Settings, Watch
+from swapcal.service.settings import LIVE, ApiError, JsonLog, Limits, Settings, Watch
 from swapcal.service.snapshots import BEHIND, HOSTED, Snapshotter, Still, restored
 from swapcal.service.status import alarms, certificate, collect, describe, engine
 from swapcal.service.store import Unavailable

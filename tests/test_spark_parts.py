@@ -18,8 +18,8 @@ from pyspark.sql import types
 
 from swapcal import Live
 from swapcal.adapters.spark import audit, fit, forecast, forecasting, monitor, score
-from swapcal.adapters.spark.judging import CLOCK, _order
 from swapcal.adapters.spark.keyed import MATURES, TIME, EventRoles, Keyed, Manner, columns_of, packed, unpacked
+from swapcal.adapters.spark.models import CLOCK, _order
 from swapcal.adapters.spark.parts import PROBABILITY, Faults
 from swapcal.audit.rows import Encoder
 from swapcal.features.encoder import Scales

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from swapcal.service import events as bodies
 from swapcal.service.events import CORRECTION, FORECAST, OUTCOME, PARKED, SILENCE, Event
+from swapcal.service.history import _start, replay
 from swapcal.service.messages import CorrectionOut, ForecastOut, OutcomeOut, OutcomeRowIn
-from swapcal.service.replay import _start, replay
 from swapcal.service.settings import Settings
 from swapcal.service.snapshots import PAGE, Still
 from swapcal.service.store import Store

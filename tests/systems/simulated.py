@@ -9,7 +9,7 @@ from unittest.mock import patch
 from swapcal.service import queue, snapshots, sql, worker
 from swapcal.service.events import Event
 from swapcal.service.sql import Conflict, Unavailable
-from swapcal.service.sqlite import SQLiteStore
+from swapcal.service.store import SQLiteStore
 
 PIECE = 60_000
 """Bytes of a piece of a snapshot: several to a snapshot, between which a process can end."""

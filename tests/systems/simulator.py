@@ -22,11 +22,10 @@ from typing import Any
 
 import msgspec
 
-from swapcal.service.api_error import ApiError
 from swapcal.service.history import plan
 from swapcal.service.messages import CorrectionRow, ForecastIn, OutcomeRowIn
 from swapcal.service.queue import CORRECTIONS, FORECASTS, OUTCOMES, Ask, Job, Make, Write
-from swapcal.service.settings import Settings, Watch
+from swapcal.service.settings import ApiError, Settings, Watch
 from swapcal.service.snapshots import recover
 from swapcal.service.sql import Unreadable
 from swapcal.service.status import describe

@@ -21,7 +21,7 @@ pytest.importorskip("confluent_kafka")
 from confluent_kafka import Consumer, Producer
 
 from swapcal import Client
-from swapcal.service.replay import replay
+from swapcal.service.history import replay
 from swapcal.service.store import open_store
 from tests.systems.served import FORKS, Forked, soon
 

@@ -17,7 +17,11 @@ PANELS = {
     "Research": ("cite",),
 }
 COMMANDS = tuple(name for names in PANELS.values() for name in names)
-HOMES = dict.fromkeys(("token", "alarms", "export", "backup", "replay", "prune"), "store")
+HOMES = {
+    **dict.fromkeys(("token", "alarms", "export", "backup", "replay", "prune"), "store"),
+    "label": "forecast",
+    "predict": "fit",
+}
 """Files of commands that have none of their own."""
 TERMS = (
     "Terms: a forecast is the issued probability p, one of a few dozen levels; its mean is the number before rounding; "

@@ -78,11 +78,11 @@ class Reading:
 
     def audit(self, source: Source, encoder: Encoder | None, settings: AuditOptions) -> Audit | Comparison:
         """Audit the file: in one go if it is small, else encoded by the scales of all of it."""
-        found = self._audited(source, encoder, settings)
+        result = self._audited(source, encoder, settings)
         suspect = self._suspect(source)
-        for one in (found,) if isinstance(found, Audit) else (found.before, found.after):
+        for one in (result,) if isinstance(result, Audit) else (result.before, result.after):
             one.sums.suspect = suspect
-        return found
+        return result
 
     def _suspect(self, source: Source) -> str | None:
         """Return a column that looks like a cluster id where none was named, by the first rows of the file."""
@@ -179,7 +179,7 @@ class Reading:
 
 @contextmanager
 def _placed(piece: KnownRows) -> Iterator[None]:
-    """Say in which rows something went wrong."""
+    """Add the numbers of the rows to an error."""
     try:
         yield
     except (ValueError, TypeError) as error:
@@ -256,7 +256,7 @@ def audit(
     ] = None,
     details: Annotated[
         bool,
-        typer.Option("--details", help="Print every error by its name in the theory, with what chance would give."),
+        typer.Option("--details", help="Print every error by its name in the theory, with its noise floor."),
     ] = False,
     title: options.Title = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the simulations.")] = 0,
@@ -313,15 +313,15 @@ def audit(
         if sums is not None:
             like_rows = {"FILE": file, "--like": like, "--levels": levels, "--positive": positive}
             _refuse("--sums", like_rows | named | rows)
-        with (replace(text, **PLAIN) if sums else text).open(file := _needed("FILE", file or sums)) as source:
+        with (replace(text, **DATABASE) if sums else text).open(file := _needed("FILE", file or sums)) as source:
             protect([file, *(str(path) for path in (like, titles) if path is not None)], written)
             carded = card is not None and as_page(card)
-            found: Audit | Comparison
+            result: Audit | Comparison
             if sums is not None:
-                found = Audit.from_sums(_answer(source), title=options.heading(title, file), seed=seed)
-                assert found.sums.reader is not None
-                columns: JudgedColumns = found.sums.reader
-                said = Titles() if titles is None else Titles.read(titles)
+                result = Audit.from_sums(_answer(source), title=options.heading(title, file), seed=seed)
+                assert result.sums.reader is not None
+                columns: JudgedColumns = result.sums.reader
+                known_titles = Titles() if titles is None else Titles.read(titles)
             else:
                 single = {"--issued": issued, "--state": state, "--search": search or None}
                 first, second = _probs(prob or [], source.columns, single)
@@ -340,35 +340,44 @@ def audit(
                     "intersections": 2 if intersections else None,
                 }  # fmt: skip
                 encoder = None if like is None else Audit.load(like).encoder
-                said = _titles(titles, source.columns, kinds(columns, second))
+                known_titles = _titles(titles, source.columns, kinds(columns, second))
                 texts = listed(categorical, source.columns)
-                counted = options.positive_in(target, positive, source)
+                value = options.positive_in(target, positive, source)
                 trees = "trees" if search else None
-                reading = Reading(file, columns, counted, options.threads(jobs), run, texts, second, trees)
-                found = reading.audit(source, encoder, settings)
-            found_with = {"losses": loss or [], "tolerance": tolerance if fail_above is None else fail_above}
-            findings = _save(found, out, run, titles=said, **found_with)
+                reading = Reading(file, columns, value, options.threads(jobs), run, texts, second, trees)
+                result = reading.audit(source, encoder, settings)
+            priced = {"losses": loss or [], "tolerance": tolerance if fail_above is None else fail_above}
+            findings = _save(result, out, run, titles=known_titles, **priced)
             if card is not None:
                 put_text(card, written_card(findings, html=carded))
-            if state is not None and isinstance(found, Audit):
-                found.save(state)
+            if state is not None and isinstance(result, Audit):
+                result.save(state)
             run.kept = "the report is written"
-            fractional = isinstance(found, Audit) and found.sums.tally.table[..., FRACTIONAL].any()
-            every = found.group_table() if isinstance(found, Audit) else []
+            fractional = isinstance(result, Audit) and result.sums.tally.table[..., FRACTIONAL].any()
+            every = result.group_table() if isinstance(result, Audit) else []
             _show(findings, columns, run, details, every, binary=not fractional)
-            for what, where in zip(("report", "figures", "card", "state"), written.values(), strict=True):
-                if where is not None:
-                    run.say(f"{what}: {where}")
-            if out is None:
-                run.say("next: the same with --out report.html, for all groups and pictures")
-    verdict = findings.headline.verdict
-    if verdict == "miscalibrated" and (strict or fail_above is not None):
+            _list_files(written, run)
+    _exit_by(findings.headline.verdict, strict=strict, gated=strict or fail_above is not None)
+
+
+def _list_files(written: Mapping[str, Any], run: Run) -> None:
+    """Print the files that were written, or how to get a report."""
+    for what, where in zip(("report", "figures", "card", "state"), written.values(), strict=True):
+        if where is not None:
+            run.say(f"{what}: {where}")
+    if written["--out"] is None:
+        run.say("next: the same with --out report.html, for all groups and pictures")
+
+
+def _exit_by(verdict: str, *, strict: bool, gated: bool) -> None:
+    """End with the exit code of a verdict, if it is not 0."""
+    if verdict == "miscalibrated" and gated:
         raise typer.Exit(FAILED)
     if verdict == "undecided" and strict:
         raise typer.Exit(UNDECIDED)
 
 
-PLAIN: dict[str, Any] = {"decimal": ".", "thousands": "none", "missing": ["null,NULL,NaN,\\N"]}
+DATABASE: dict[str, Any] = {"decimal": ".", "thousands": "none", "missing": ["null,NULL,NaN,\\N"]}
 """How databases write numbers."""
 
 
@@ -378,11 +387,11 @@ def _needed(name: str, value: str | None) -> str:
     return value
 
 
-def _refuse(beside: str, given: Mapping[str, Any]) -> None:
-    """Refuse options that have no meaning beside another."""
+def _refuse(option: str, given: Mapping[str, Any]) -> None:
+    """Raise ValueError if options are given that have no meaning with another."""
     for name, value in given.items():
         if value is not None:
-            raise ValueError(f"{name}: given with {beside}, expected none")
+            raise ValueError(f"{name}: given with {option}, expected none")
 
 
 def _print_query(
@@ -405,7 +414,7 @@ def _print_query(
     audit = SqlAudit(dialect, _needed("--table", table), columns, positive, levels, min_cell or 0)
     encoder = None if like is None else Audit.load(like).encoder
     if scales is not None:
-        with options.Text(**PLAIN).open(scales) as source:
+        with options.Text(**DATABASE).open(scales) as source:
             encoder = read_scales(_answer(source), columns.features)
     if columns.features and encoder is None:
         run.say("this query returns the scales of the features; save its answer and pass it as --scales FILE")
@@ -443,9 +452,9 @@ def _titles(path: Path | None, columns: Sequence[str], read: Collection[str]) ->
     return titles.among(read)
 
 
-def _save(found: Audit | Comparison, out: Path | None, run: Run, **settings: Any) -> Findings:
+def _save(result: Audit | Comparison, out: Path | None, run: Run, **settings: Any) -> Findings:
     """Compute the findings once, and write the files that were requested."""
-    findings = found.to_findings(created_at=created_at(), **settings)
+    findings = result.to_findings(created_at=created_at(), **settings)
     if run.printing.json is not None:
         run.write(findings.to_json())
     if out is not None:
@@ -463,7 +472,7 @@ def _show(
     show_headline(findings, console)
     tested = [one for one in findings.witnesses[:5] if one.p_value is not None]
     if tested and not findings.headline.beyond_chance:
-        console.print("Nearest to an error:")
+        console.print("Largest differences, none significant:")
     for witness in tested:
         console.print(f"  {witness.sentence}", markup=False, highlight=False)
     if details:
@@ -471,27 +480,27 @@ def _show(
 
 
 def _facts(findings: Findings, columns: JudgedColumns, every: Sequence[GroupRow], binary: bool) -> Facts:
-    """Return what the forecasts are worth and where they are off most, as other commands print it."""
+    """Return scores and largest gaps of the forecasts, as other commands print them."""
     scores, rows = findings.scores, findings.identity.n
     roles = {
         "forecast": [columns.prob], "target": [columns.target], "groups": columns.groups, "features": columns.features,
         "time": [columns.time], "weights": [columns.weights], "clusters": [columns.clusters],
     }  # fmt: skip
-    found = Facts("audit", "", rows)
-    found.columns = {role: [name for name in names if name] for role, names in roles.items() if any(names)}
+    facts = Facts("audit", "", rows)
+    facts.columns = {role: [name for name in names if name] for role, names in roles.items() if any(names)}
     if scores is not None and scores.brier is not None and scores.log_loss is not None and scores.mean_y is not None:
-        found.base_rate = scores.mean_y
+        facts.base_rate = scores.mean_y
         own = ForecastScore(columns.prob, scores.brier, scores.log_loss)
-        found.scores = [own, *([base_rate_alone(scores.mean_y, scores.mean_y)] if binary else [])]
+        facts.scores = [own, *([base_rate_alone(scores.mean_y, scores.mean_y)] if binary else [])]
     titles = {one.name: one.title for one in findings.groups}
-    found.groups = [
+    facts.groups = [
         GroupGap(titles.get(one.name) or one.name, round(one.n), one.mean_y, one.mean_p, one.gap, one.low, one.high)
         for one in sorted(every, key=lambda one: -abs(one.gap))
         if not one.small
     ]
-    found.small = findings.groups_small or 0
-    found.unit = "rows" if columns.weights is None else "units of weight"
-    return found
+    facts.small = findings.groups_small or 0
+    facts.unit = "rows" if columns.weights is None else "units of weight"
+    return facts
 
 
 def _show_details(findings: Findings, console: Console) -> None:
@@ -514,22 +523,22 @@ def _show_details(findings: Findings, console: Console) -> None:
 
 
 def show_comparison(findings: Findings, console: Console) -> None:
-    """Print two predictors side by side, and the differences; nothing for one."""
+    """Print two predictors side by side, and the differences; nothing for a single predictor."""
     entry = findings.comparison
     if not entry:
         return
-    before, after = map(_said, entry.predictors)
+    before, after = map(_called, entry.predictors)
     console.print(entry.sentence, style="bold", markup=False, highlight=False)
     table = RichTable("lower is better", escape(before), escape(after), "difference", "95 % interval", "p", "result")
     for one in entry.scores:
         figures = [_number(value) for value in (one.before, one.after, one.difference)]
         span = f"{_number(one.low)} to {_number(one.high)}"
-        table.add_row(escape(_said(one)), *figures, span, p_value(one.p_value), one.word)
+        table.add_row(escape(_called(one)), *figures, span, p_value(one.p_value), one.word)
     console.print(table)
     _show_groups(entry, console)
     console.print(entry.method, markup=False, highlight=False)
     for predictor in entry.predictors:
-        text = f"{_said(predictor)}: {predictor.verdict}. {predictor.sentence}"
+        text = f"{_called(predictor)}: {predictor.verdict}. {predictor.sentence}"
         console.print(text, markup=False, highlight=False)
     console.print(f"The audit of {after}:", style="bold", markup=False, highlight=False)
 
@@ -538,7 +547,7 @@ def _show_groups(entry: ComparisonEntry, console: Console) -> None:
     groups = entry.groups
     if not groups:
         return
-    before, after = (escape(_said(one)) for one in entry.predictors)
+    before, after = (escape(_called(one)) for one in entry.predictors)
     console.print(entry.groups_sentence, markup=False, highlight=False)
     table = RichTable(
         "group", "rows", f"gap, {before}", f"gap, {after}", "size of gap", "p", "calibration error within", "p",
@@ -554,7 +563,7 @@ def _show_groups(entry: ComparisonEntry, console: Console) -> None:
     )
 
 
-def _said(entry: ComparedPredictor | Difference | GroupDifference) -> str:
+def _called(entry: ComparedPredictor | Difference | GroupDifference) -> str:
     return entry.title or entry.name
 
 
@@ -563,7 +572,7 @@ def _compared(group: GroupDifference) -> list[str]:
     gaps = [points(gap) for gap in (group.gap_before, group.gap_after, group.gap_change)]
     word = "not tested" if group.small else group.word
     sure = [p_value(p) for p in (group.gap_p, group.loss_p)]
-    return [escape(_said(group)), f"{group.n:,.0f}", *gaps, sure[0], within, sure[1], word]
+    return [escape(_called(group)), f"{group.n:,.0f}", *gaps, sure[0], within, sure[1], word]
 
 
 def show_headline(findings: Findings, console: Console) -> None:

@@ -384,13 +384,13 @@ def _settings(file: Path | None, given: Sequence[str]) -> dict[str, str]:
     {'sasl.mechanism': 'PLAIN', 'sasl.password': 'a=b'}
     """
     lines = [] if file is None else file.read_text(encoding="utf-8").splitlines()
-    found = {}
+    settings = {}
     for line in [*(line for line in lines if line.strip() and not line.lstrip().startswith("#")), *given]:
         name, equals, value = line.partition("=")
         if not equals:
             raise ValueError(f"--kafka: given {name.strip()!r}, expected name=value")
-        found[name.strip()] = value.strip()
-    return found
+        settings[name.strip()] = value.strip()
+    return settings
 
 
 def _made(kind: Any, settings: Mapping[str, Any]) -> Any:

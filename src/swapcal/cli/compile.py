@@ -108,7 +108,7 @@ def compile(  # the command's name
     """Compile for this processor now, on every core, so that the first forecast does not wait.
 
     Needed once per machine, user and version; otherwise the first use of each part compiles it, for up to a minute.
-    NUMBA_CACHE_DIR is the folder of the machine code; by default beside the package.
+    NUMBA_CACHE_DIR is the folder of the machine code; by default in the package's folders.
     """
     with running("compile", printing) as run:
         wanted = list(PARTS) if parts is None else parts

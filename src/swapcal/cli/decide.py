@@ -141,12 +141,12 @@ def _outcomes(piece: Piece, columns: DecisionColumns) -> Array:
 
 def _costs(specifications: list[Specification], totals: Totals) -> list[dict[str, Any]]:
     """Return the mean costs of each loss, realised ones if there are outcomes."""
-    found: list[dict[str, Any]] = []
+    costs: list[dict[str, Any]] = []
     for index, specification in enumerate(specifications):
         realised = float(totals.realised[index]) / totals.known + 0.0 if totals.known else None
         expected = float(totals.expected[index]) / totals.rows + 0.0
-        found.append({"loss": specification.name, "mean_expected_cost": expected, "mean_realised_cost": realised})
-    return found
+        costs.append({"loss": specification.name, "mean_expected_cost": expected, "mean_realised_cost": realised})
+    return costs
 
 
 def _summary(costs: list[dict[str, Any]], totals: Totals) -> Table:

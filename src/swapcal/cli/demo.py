@@ -92,9 +92,9 @@ def _demo(out: Path, rows: int, console: Console, run: Run) -> None:
 
 def _as_json(scores: Scores, findings: Findings, y: Array, out: Path, seconds: float) -> str:
     assert findings.comparison is not None
-    found = [dict(zip(("forecast", "brier", "log_loss", "calibration_error"), one, strict=True)) for one in scores]
+    entries = [dict(zip(("forecast", "brier", "log_loss", "calibration_error"), one, strict=True)) for one in scores]
     return json.dumps(
-        {"command": "demo", "rows": len(y), "base_rate": float(y.mean()), "seconds": seconds, "scores": found,
+        {"command": "demo", "rows": len(y), "base_rate": float(y.mean()), "seconds": seconds, "scores": entries,
          "sentence": findings.comparison.sentence, "verdict": findings.headline.verdict, "report": str(out)}
     )  # fmt: skip
 
@@ -174,6 +174,6 @@ def _report(
         *p, y, features=table.select(list(AUDITED)), groups=groups, time=table["t"].to_numpy(), names=NAMES,
         title="New York flights 2013: late, cancelled or diverted",
     )  # fmt: skip
-    found = replace(compared.to_findings(), forecaster=forecaster(compared.after.evidence, certificate.as_dict()))
-    put_text(out, render(found))
-    return found
+    findings = replace(compared.to_findings(), forecaster=forecaster(compared.after.evidence, certificate.as_dict()))
+    put_text(out, render(findings))
+    return findings

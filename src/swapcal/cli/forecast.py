@@ -1,7 +1,9 @@
-"""`swapcal forecast`: a file of records in, a calibrated forecast per row out, learning row by row."""
+"""`swapcal forecast` and `swapcal label`: forecasts of a file, learning row by row, and outcomes that come later."""
 
+import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from shlex import quote
@@ -29,12 +31,15 @@ from swapcal.cli.options import OnBadRow, listed, scored
 from swapcal.cli.progress import LOG_LOSS, Facts, Run, running, stoppable
 from swapcal.cli.rows import OutcomeWindows, columns_used, unused_columns
 from swapcal.cli.stream_table import Roles, StreamReader
-from swapcal.live import Live, Status
+from swapcal.live import ConflictingLabelError, ExpiredIdError, Live, Status, UnknownIdError
+from swapcal.live.validation import Id
+from swapcal.tables.delimited import Piece
+from swapcal.tables.outcomes import Positive, ReadAs, checked_outcomes, floats, outcomes
 from swapcal.tables.output import protect
 from swapcal.tables.sources import InputError
 
 NAMED = {"--out": "forecasts", "--state": "state", "--report": "report"}
-"""What the files are called that a user may request."""
+"""Names of the files that a user may request."""
 
 
 @options.reads_text
@@ -111,9 +116,7 @@ def forecast(
         protect([file], written, tables=["--out"])
         printing.refuse_two(out)
         unused: dict[str, str] = {}
-        for option, given in (("--label-time", label_time), ("--matures", matures)):
-            if given and not time:
-                raise InputError(f"{option}: given without --time, expected both")
+        _require_time(time, {"--label-time": label_time, "--matures": matures})
         ripe, window = options.maturity(matures, source.columns)
         roles = Roles(
             target, time, id, label_time, ripe, scored(score, source.columns),
@@ -129,9 +132,9 @@ def forecast(
             roles.refuse_clashes()
             if out is not None:
                 refuse_made(roles.shown())
-            counted = options.positive_in(target, positive, source)
+            value = options.positive_in(target, positive, source)
             taken = None if follow else (lambda id: saved is not None and saved.knows(id))
-            reader = StreamReader(source, roles, skip=skip, positive=counted, jobs=threads, taken=taken)
+            reader = StreamReader(source, roles, skip=skip, positive=value, jobs=threads, taken=taken)
             if saved is None and not follow:
                 unused = unused_columns(reader.peek().features, roles.chosen(), is_whole=False)
                 reader.leave_out([*unused])
@@ -149,7 +152,7 @@ def forecast(
         verdict = _finished(run, live, page, tally, out, None if follow else state, state)
         tally.times.say(run)
         reader.say_skipped(run)
-        run.say_unmatched(counted)
+        run.say_unmatched(value)
         facts = _facts(live, source.name, roles, tally, unused, written)
         facts.details = _details(live, tally) if details else ()
         facts.tell(run)
@@ -158,8 +161,8 @@ def forecast(
         fresh = not (follow or before.forecasts or trees or tally.stopped) and file != "-"
         if fresh and (more := _repair(live, roles, tally)) is not None:
             with text.open(file, until) as again:
-                counted = options.positive_in(target, positive, again)
-                rows = StreamReader(again, roles, skip=skip, positive=counted, jobs=threads)
+                value = options.positive_in(target, positive, again)
+                rows = StreamReader(again, roles, skip=skip, positive=value, jobs=threads)
                 ways = [open_live(roles, None, seed, about_outcomes=own) for own in (belief, belief | more)]
                 _say_both_ways(run, rows, ways, more, stopping)
         if verdict is not None:
@@ -169,6 +172,13 @@ def forecast(
             run.say(_kept(reader, tally, out, state), "yellow")
     if tally.stopped:
         raise typer.Exit(STOPPED)
+
+
+def _require_time(time: str | None, dependent: Mapping[str, Any]) -> None:
+    """Raise InputError if an option that depends on --time is given without it."""
+    for option, given in dependent.items():
+        if given and not time:
+            raise InputError(f"{option}: given without --time, expected both")
 
 
 def _finished(
@@ -324,3 +334,133 @@ def labels_in_words(status: Status) -> str:
     held = f", {status.held:,} of them held until they mature" if status.held else ""
     silent = f"; {status.silent:,} as silence, {status.corrections:,} corrections" if status.silent else ""
     return f"outcomes: {status.labels:,} of {status.forecasts:,} learned ({status.open:,} open{held}){late}{silent}"
+
+
+class NamelessError(InputError):
+    """A row without an id."""
+
+
+REASONS = {
+    ExpiredIdError: "whose forecast has expired",
+    UnknownIdError: "of no forecast",
+    ConflictingLabelError: "labelled otherwise before",
+    NamelessError: "without an id",
+}
+NO_OUTCOME = "with something else than an outcome"
+WHOLE = re.compile(r"-?\d{1,76}")  # numbers of this length fit into an id
+
+
+@options.reads_text
+def label(
+    state: Annotated[
+        Path, typer.Argument(help="State saved by `swapcal forecast --state` or `Live.save`.", metavar="STATE")
+    ],
+    file: options.File,
+    text: options.DatedText,
+    printing: options.Printing,
+    target: options.Target,
+    id: Annotated[str, typer.Option(help="Column with the ids of the forecasts.")],
+    time: Annotated[str | None, typer.Option(help="Column with the time at which each outcome became known.")] = None,
+    weight: Annotated[
+        str | None,
+        typer.Option(
+            help="Column of weights: one over the known probability with which an outcome was obtained, where only "
+            "a part was chosen."
+        ),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(help="Then learn as silence what was not reported in a window that ended before this time."),
+    ] = None,
+    on_bad_row: options.BadRow = OnBadRow.stop,
+    positive: options.Positive = None,
+) -> None:
+    """Learn outcomes of earlier forecasts, by id, at any later time; the state file is replaced when all are learned.
+
+    Rows without an outcome stay open. Repeated outcomes are ignored, so the same file may be given again. Windows and
+    the meaning of silence are those of the state (`swapcal forecast --matures --silence`): an outcome that comes later
+    and differs from silence is a correction, which is counted and not learned.
+    Exit code 0 on success, 2 on bad input, with the state unchanged.
+    """
+    with running("label", printing) as run, text.open(file) as source:
+        protect([state, file], {"--json": printing.json_file})
+        if not state.exists():
+            raise InputError(f"{state}: given no such state, expected one made by `swapcal forecast --state`")
+        with holding(state, "its labels"):
+            live, counts = load_live(state), Counter[str]()
+            positive_value = options.positive_in(target, positive, source)
+            wanted = dict.fromkeys([id, target], ReadAs.raw) | ({time: ReadAs.time} if time else {})
+            for piece in source.pieces(wanted | ({weight: ReadAs.number} if weight else {})):
+                y = _outcomes(piece, target, positive_value, source.dialect.decimal, on_bad_row)
+                times = piece.table[time].to_pylist() if time else [None] * len(y)
+                weights = floats(piece.table[weight]).tolist() if weight else [None] * len(y)
+                _learn(live, piece, piece.table[id].to_pylist(), y, times, weights, on_bad_row, counts)
+            if until is not None:
+                live.settle(_moment(until))
+            save_live(live, state)
+        status = live.status()
+        run.write(json.dumps({"command": "label", "rows": dict(counts), "learned": status.labels, "open": status.open}))
+        _say(run, counts)
+        say_labels(run, status)
+        run.say_unmatched(positive_value)
+        run.say(f"state: {state}")
+
+
+def _moment(text: str) -> float | str:
+    """Return a time as the forecasts have theirs: a number, or a date as text."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _outcomes(piece: Piece, target: str, positive: Positive | None, decimal: str, on_bad_row: OnBadRow) -> list[float]:
+    """Return outcomes, NaN if missing; other values raise InputError, or become infinite if bad rows are skipped."""
+    column = piece.table[target]
+    if on_bad_row is OnBadRow.stop:
+        y = checked_outcomes(column, target, piece.first, positive, decimal)
+    else:
+        y, wrong = outcomes(column, positive, decimal)
+        y = np.where(wrong, np.inf, y)
+    listed: list[float] = y.tolist()
+    return listed
+
+
+def _learn(
+    live: Live,
+    piece: Piece,
+    ids: list[Any],
+    y: list[float],
+    times: list[Any],
+    weights: list[Any],
+    on_bad_row: OnBadRow,
+    counts: Counter[str],
+) -> None:
+    for row, (given, value, when, weight) in enumerate(zip(ids, y, times, weights, strict=True), piece.first):
+        if not math.isfinite(value):
+            counts["without an outcome" if math.isnan(value) else NO_OUTCOME] += 1
+            continue
+        try:
+            counts[live.label_many([_named(live, given)], [value], time=when, weight=weight)[0]] += 1
+        except (TypeError, ValueError) as error:
+            reason = next((words for kind, words in REASONS.items() if isinstance(error, kind)), None)
+            if on_bad_row is OnBadRow.stop or reason is None:
+                raise InputError(f"row {row}: {str(error).removeprefix('row 1: ')}") from None
+            counts[reason] += 1
+
+
+def _named(live: Live, given: Any) -> Id:
+    """Return an id as the forecast has it: "17" in a file may be the number or the text."""
+    if given is None:
+        raise NamelessError("id: given nothing, expected the id of a forecast")
+    for name in (given, str(given), *([int(given)] if WHOLE.fullmatch(str(given).strip()) else [])):
+        if isinstance(name, int | str) and live.knows(name):
+            return name
+    return given if isinstance(given, int | str) else str(given)
+
+
+def _say(run: Run, counts: Counter[str]) -> None:
+    left_out = (*REASONS.values(), NO_OUTCOME)
+    for reason in ("learned", "held", "repeated", "corrected", "without an outcome", *left_out):
+        if counts[reason]:
+            run.say(f"{counts[reason]:,} {reason}", "yellow" if reason in left_out else None)

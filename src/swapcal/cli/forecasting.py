@@ -41,8 +41,8 @@ def as_saved(given: Roles, live: Live) -> Roles:
     """Return the roles of columns with those that are not given taken from a saved state."""
     own = live.contexts.settings
     dropped = [name for name in own["drop"] if name not in given.special()]
-    found = {**own, "drop": dropped}
-    named = {role: tuple(found[role]) for role in ("groups", "numeric", "categorical", "drop")}
+    settings = {**own, "drop": dropped}
+    named = {role: tuple(settings[role]) for role in ("groups", "numeric", "categorical", "drop")}
     missing: dict[str, Any] = {role: names for role, names in named.items() if not getattr(given, role)}
     if {*given.drop} <= {*dropped}:  # more was left out because of what it looked like
         missing["drop"] = tuple(dropped)

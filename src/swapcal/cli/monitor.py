@@ -171,11 +171,11 @@ def _enter(watching: Monitor, table: Table, columns: JudgedColumns) -> None:
     p, y = table.numbers(columns.prob), table.numbers(columns.target)
     clock = None if columns.time is None else table.raw(columns.time)
     weights = None if columns.weights is None else table.numbers(columns.weights)
-    found = {name: table.categories(name) for name in columns.groups}
-    names = {name: np.array(column.values, dtype=object) for name, column in found.items()}
+    categories = {name: table.categories(name) for name in columns.groups}
+    names = {name: np.array(column.values, dtype=object) for name, column in categories.items()}
     for start in range(0, len(p), BATCH_ROWS):
         some = slice(start, start + BATCH_ROWS)
-        records = {name: names[name][column.codes[some]] for name, column in found.items()}
+        records = {name: names[name][column.codes[some]] for name, column in categories.items()}
         own = [None if column is None else column[some] for column in (clock, weights)]
         watching.add(records, p[some], y[some], *own)
 

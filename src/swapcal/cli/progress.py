@@ -29,7 +29,7 @@ from swapcal.kernels.tally import FLOOR
 from swapcal.tables.outcomes import Positive
 
 LOG_LOSS = f"log loss (kept {FLOOR:g} from 0 and 1)"
-"""Heading of a column of log losses: the clipping stands beside the number."""
+"""Heading of a column of log losses, with their clipping."""
 
 MOST_NAMED = 8
 """Columns listed in one place."""
@@ -249,7 +249,7 @@ def stoppable() -> Iterator[Callable[[], bool]]:
             signal.signal(number, handler)
 
 
-# What a command found: first what a reader wants to know, for people and as JSON.
+# Results of a command, the most important first, for people and as JSON.
 
 MOST_GAPS = 5
 """Groups printed, of the largest gaps."""
@@ -320,10 +320,10 @@ class Facts:
 
     def to_json(self) -> str:
         """Return all facts as one JSON object; what is not a number is null."""
-        found = asdict(self)
-        found["scores"] = [one._asdict() for one in self.scores]
-        found["groups"] = [one._asdict() for one in self.groups]
-        return json.dumps(_finite(found), indent=1, ensure_ascii=False)
+        data = asdict(self)
+        data["scores"] = [one._asdict() for one in self.scores]
+        data["groups"] = [one._asdict() for one in self.groups]
+        return json.dumps(_finite(data), indent=1, ensure_ascii=False)
 
     def tell(self, run: Run) -> None:
         """Print the facts on standard error, and write them where --json requests them."""
@@ -373,10 +373,10 @@ class Facts:
                 say(console, small)
             return
         sure = sum(one.low > 0 or one.high < 0 for one in self.groups)
-        found = "no gap is significant" if not sure else f"{sure:,} significant gap{'s' if sure > 1 else ''}"
+        gaps = "no gap is significant" if not sure else f"{sure:,} significant gap{'s' if sure > 1 else ''}"
         say(
             console,
-            f"{counted(len(self.groups), 'group')} tested, {found} (95 % intervals, corrected for the number of groups)"
+            f"{counted(len(self.groups), 'group')} tested, {gaps} (95 % intervals, corrected for the number of groups)"
             f"{f'; {small}' if self.small else ''}; the largest gaps, observed minus forecast in points:",
         )
         rows = [

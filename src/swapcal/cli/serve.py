@@ -12,11 +12,10 @@ from rich.console import Console
 from swapcal.cli import options
 from swapcal.cli.compile import PARTS, compiling
 from swapcal.cli.progress import Run, running
-from swapcal.service.api_error import ApiError
 from swapcal.service.dashboard.pages import dashboard
 from swapcal.service.queue import Make
 from swapcal.service.server import Server
-from swapcal.service.settings import JsonLog, Limits, Settings, from_table
+from swapcal.service.settings import ApiError, JsonLog, Limits, Settings, from_table
 from swapcal.service.store import open_store
 from swapcal.service.tracing import tracing_to
 from swapcal.service.webhook import Webhook, check_url

@@ -23,8 +23,7 @@ from swapcal.tables.output import protect, table_writer
 from swapcal.tables.values import created_at
 
 if TYPE_CHECKING:
-    from swapcal.service.history import Exporter
-    from swapcal.service.replay import Mismatch
+    from swapcal.service.history import Exporter, Mismatch
 
 # Tokens.
 
@@ -118,7 +117,7 @@ def replay(store: options.Store, printing: options.Printing, forecaster: options
 
 def _replayed(store: Store, name: str, run: Run) -> dict[str, Any]:
     """Replay one forecaster, print a summary, and return what was counted."""
-    from swapcal.service.replay import first_replayed, replay
+    from swapcal.service.history import first_replayed, replay
 
     began, first, last = time.perf_counter(), first_replayed(store, name), store.last(name)
     found: list[Mismatch] = []
@@ -190,9 +189,8 @@ def alarms(
 def _audit_all(store: Store, folder: Path, run: Run) -> None:
     """Write the audit of every forecaster's log as a page, and print its verdict."""
     from swapcal.report import render
-    from swapcal.service.api_error import ApiError
     from swapcal.service.history import AuditedPeriod, audit
-    from swapcal.service.settings import from_body
+    from swapcal.service.settings import ApiError, from_body
 
     for name, body in store.forecasters().items():
         try:

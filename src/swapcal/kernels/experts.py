@@ -9,7 +9,7 @@ from swapcal.arrays import Array, Integers, Keys
 from swapcal.kernels.draw import GOLDEN, MIX_1
 from swapcal.kernels.encode import ENTRIES, sigmoid, stabilised
 from swapcal.kernels.jit import inlined, jit, shared
-from swapcal.kernels.newton import (
+from swapcal.kernels.learners import (
     KEEP,
     NEWTON,
     Newton,

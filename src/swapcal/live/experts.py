@@ -49,8 +49,8 @@ from swapcal.kernels.experts import (
     share_blend,
 )
 from swapcal.kernels.jit import DirectCall
+from swapcal.kernels.learners import KEEP, NEWTON, RIDGES, Newton, blank_newton, grown
 from swapcal.kernels.linalg import factor_size, padded
-from swapcal.kernels.newton import KEEP, NEWTON, RIDGES, Newton, blank_newton, grown
 
 __all__ = [
     "ENTRIES",

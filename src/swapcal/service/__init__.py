@@ -7,10 +7,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from swapcal.service.api_error import ApiError
     from swapcal.service.hosted import HostedForecaster
     from swapcal.service.server import Server
-    from swapcal.service.settings import Limits, Settings
+    from swapcal.service.settings import ApiError, Limits, Settings
     from swapcal.service.store import Store, open_store
     from swapcal.service.worker import Worker
 

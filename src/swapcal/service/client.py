@@ -55,7 +55,7 @@ class ServiceUnavailableError(ServiceError, ConnectionError):
 class Client:
     """Forecasts, outcomes and figures of a running `swapcal serve`.
 
-    Every write may be sent twice without harm, because the service knows an event by its id: so a lost connection or
+    Every write may be sent twice without harm, because the service identifies events by ids: so a lost connection or
     a busy service is tried again, with growing pauses, until `patience` is over. Threads may share one client.
 
     Parameters
@@ -197,7 +197,7 @@ class Client:
         name : of the forecaster
         id : of the forecast
         y : the outcome as it should be
-        reason : kept in the log beside it
+        reason : kept in the log with it
         weight : as it should be; default: unchanged
         """
         body = {"y": y, "reason": reason} | ({} if weight is None else {"weight": weight})
@@ -234,8 +234,8 @@ class Client:
 
     def fleet(self, q: float = 0.1) -> Json:
         """Return which of all forecasters are off; of those listed at most a share q is sound on average (e-BH)."""
-        found: Json = self._json("GET", "/v1/alarms" + _query(q=q))
-        return found
+        answer: Json = self._json("GET", "/v1/alarms" + _query(q=q))
+        return answer
 
     def audit(self, name: str, *, since: Any = None, until: Any = None) -> Json:
         """Return the audit of the forecaster `name`, of forecasts accepted at `since` or later and before `until`."""
@@ -250,7 +250,7 @@ class Client:
         while True:
             connection, answer = self._patiently(lambda: self._listen(name))
             with closing(connection), suppress(OSError, HTTPException):
-                yield from _told(answer)
+                yield from _sent_events(answer)
             clock.sleep(FIRST_PAUSE)
 
     def _figures(self, name: str, *path: str | int, **query: Any) -> Json:
@@ -261,7 +261,7 @@ class Client:
         return json.loads(self._call(method, path, body))
 
     def _call(self, method: str, path: str, body: Json | None = None) -> bytes:
-        content = None if body is None else json.dumps(_plain(body)).encode()
+        content = None if body is None else json.dumps(_as_json(body)).encode()
         return self._patiently(lambda: self._once(method, path, content))
 
     def _once(self, method: str, path: str, content: bytes | None) -> bytes:
@@ -297,7 +297,7 @@ class Client:
         return {"Authorization": f"Bearer {self._token}"} if self._token else {}
 
     def _patiently(self, ask: Callable[[], Answer]) -> Answer:
-        """Ask until there is an answer, a refusal that will stay, or no patience left."""
+        """Send a request until there is an answer, a permanent error, or no time left for retries."""
         end, pause = clock.monotonic() + self._patience, FIRST_PAUSE
         while True:
             try:
@@ -321,26 +321,26 @@ def _letters(part: Any) -> str:
 
 
 def _query(**given: Any) -> str:
-    known = {key: _plain(value) for key, value in given.items() if value is not None}
+    known = {key: _as_json(value) for key, value in given.items() if value is not None}
     return f"?{urlencode(known)}" if known else ""
 
 
 def _batches(events: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
-    rest = iter(events)
-    while rows := list(islice(rest, MANY)):
+    remaining = iter(events)
+    while rows := list(islice(remaining, MANY)):
         yield rows
 
 
-def _plain(value: Any) -> Any:
-    """Return a value as JSON knows it: numpy's scalars and dates too; NaN is a missing value."""
+def _as_json(value: Any) -> Any:
+    """Return a value as data for JSON: numpy's scalars and dates too; NaN becomes null."""
     if isinstance(value, Mapping):
-        return {_letters(key): _plain(inner) for key, inner in value.items()}
+        return {_letters(key): _as_json(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
+        return [_as_json(inner) for inner in value]
     if hasattr(value, "isoformat"):
         return None if str(value) == "NaT" else value.isoformat()
     if hasattr(value, "item") and not isinstance(value, str | int | float):
-        return _plain(value.item())
+        return _as_json(value.item())
     if isinstance(value, float) and not math.isfinite(value):
         if math.isnan(value):
             return None
@@ -376,7 +376,7 @@ def _given_up(trouble: Exception) -> ServiceUnavailableError:
     return ServiceUnavailableError(503, {"title": "no answer", "detail": f"{type(trouble).__name__}: {trouble}"})
 
 
-def _told(answer: HTTPResponse) -> Iterator[Json]:
+def _sent_events(answer: HTTPResponse) -> Iterator[Json]:
     """Read server-sent events: the data of each, as JSON."""
     lines: list[str] = []
     for raw in answer:

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from swapcal.live import ExpiredIdError
 from swapcal.live.scheduler import CORRECTED
 from swapcal.service import events
-from swapcal.service.api_error import ApiError
 from swapcal.service.events import (
     CORRECTION,
     FORECAST,
@@ -29,11 +28,11 @@ from swapcal.service.events import (
 )
 from swapcal.service.hosted import HostedForecaster, outcome_row
 from swapcal.service.messages import CorrectionOut, CorrectionRow, ForecastIn, ForecastOut, OutcomeOut, OutcomeRowIn
-from swapcal.service.settings import Limits
+from swapcal.service.settings import ApiError, Limits
 
 REPEATED = "repeated"
 LEAP = 2.0
-"""A time this many times the latest one, and the service's own, is in another unit, or none at all."""
+"""A time more than this many times the latest one, and the service's own, is taken to be in another unit."""
 
 
 class CommandHandler:
@@ -59,16 +58,16 @@ class CommandHandler:
         self.events: list[Event] = []
 
     def forecasts(self, rows: Sequence[ForecastIn]) -> "list[ForecastOut | ApiError]":
-        """Issue what is new and repeat what is not."""
+        """Issue forecasts for new ids and repeat those of known ids."""
         self.hosted.advance(self.now)
         answers: list[Any] = [None] * len(rows)
         waiting: dict[str, int] = {}
         for k, row in enumerate(rows):
             if row.id in waiting or row.id in self.hosted.parked:
                 self._issue(rows, waiting, answers)
-            found = self._forecast_known(row) or self._leap(row) or self._forecast_beyond(row, len(waiting))
-            if found is not None:
-                answers[k] = found
+            known = self._forecast_known(row) or self._leap(row) or self._forecast_beyond(row, len(waiting))
+            if known is not None:
+                answers[k] = known
                 continue
             waiting[row.id] = k
             if row.id in self.hosted.parked:
@@ -92,7 +91,7 @@ class CommandHandler:
         )
 
     def _leap(self, row: "ForecastIn | OutcomeRowIn") -> ApiError | None:
-        """Refuse a time in another unit than those before: no clock goes backwards, so it would never recover."""
+        """Return the error of a time in another unit: the clock never goes backwards, so it could not recover."""
         latest = max(self.now, self.hosted.latest)
         if row.time is None or math.isinf(self.hosted.latest) or row.time <= LEAP * latest:
             return None
@@ -112,7 +111,7 @@ class CommandHandler:
         )
 
     def _issue(self, rows: Sequence[ForecastIn], waiting: dict[str, int], answers: list[Any]) -> None:
-        """Issue what is waiting, in order."""
+        """Issue the waiting forecasts, in order."""
         if not waiting:
             return
         bodies = self.hosted.forecast([rows[k] for k in waiting.values()], self.now)
@@ -141,19 +140,19 @@ class CommandHandler:
         self._write_silence()
 
     def outcomes(self, rows: Sequence[OutcomeRowIn]) -> "list[OutcomeOut | ApiError]":
-        """Deliver or park what is new and repeat what is not."""
+        """Deliver new outcomes, park those without a forecast, and repeat the state of known ones."""
         self.hosted.advance(self.now)
         answers: list[Any] = [None] * len(rows)
         waiting: dict[str, int] = {}
         for k, row in enumerate(rows):
             if row.id in waiting:
                 self._deliver(rows, waiting, answers)
-            found = self._outcome_known(row) or self._leap(row) or self._overweight(row)
-            found = found or self._outcome_early(row, waiting, rows, answers)
-            if found is None:
+            known = self._outcome_known(row) or self._leap(row) or self._overweight(row)
+            known = known or self._outcome_early(row, waiting, rows, answers)
+            if known is None:
                 waiting[row.id] = k
             else:
-                answers[k] = found
+                answers[k] = known
         self._deliver(rows, waiting, answers)
         return answers
 
@@ -177,7 +176,7 @@ class CommandHandler:
         )
 
     def _overweight(self, row: OutcomeRowIn) -> ApiError | None:
-        """Refuse a weight for which the monitor's guarantee does not hold: its bets are made for the largest one."""
+        """Return the error of a weight above the largest one, for which the monitor's guarantee does not hold."""
         most = self.hosted.settings.watch.max_weight
         if 1.0 <= row.weight <= most:
             return None
@@ -193,7 +192,7 @@ class CommandHandler:
         return OutcomeOut(row.id, row.y, state, seq)
 
     def settle(self, most: int) -> None:
-        """Let windows end by the service's clock: learn at most so many of their forecasts."""
+        """Learn at most so many forecasts whose windows have ended by the service's clock."""
         self.hosted.settle(self.now, most, self.now)
         self._write(SETTLED, "", SettledBody(self.now, most))
         self._write_silence()
@@ -212,7 +211,7 @@ class CommandHandler:
     def _outcome_early(
         self, row: OutcomeRowIn, waiting: dict[str, int], rows: Sequence[OutcomeRowIn], answers: list[Any]
     ) -> "OutcomeOut | ApiError | None":
-        """Park an outcome without a forecast; refuse one that cannot be right; None for one to be delivered."""
+        """Park an outcome without a forecast, or return its error; None for an outcome to be delivered."""
         forecast = self._id_history(row.id).forecast
         if forecast is not None:
             return self._outcome_refused(row, forecast)
@@ -238,12 +237,12 @@ class CommandHandler:
         return None
 
     def _deliver(self, rows: Sequence[OutcomeRowIn], waiting: dict[str, int], answers: list[Any]) -> None:
-        """Deliver what is waiting, in order."""
+        """Deliver the waiting outcomes, in order."""
         if not waiting:
             return
-        asked = [rows[k] for k in waiting.values()]
-        states = self.hosted.outcome(asked, self.now)
-        for row, k, state in zip(asked, waiting.values(), states, strict=True):
+        delivered = [rows[k] for k in waiting.values()]
+        states = self.hosted.outcome(delivered, self.now)
+        for row, k, state in zip(delivered, waiting.values(), states, strict=True):
             if isinstance(state, ExpiredIdError):
                 answers[k] = _expired(row.id)
             elif isinstance(state, Exception):
@@ -277,10 +276,10 @@ class CommandHandler:
         return CorrectionOut(row.id, row.y, before, row.reason, seq, id_history.weight)
 
     def _id_history(self, id: str) -> IdHistory:
-        found = self.known.get(id)
-        if found is None:
-            found = self.known[id] = IdHistory()
-        return found
+        history = self.known.get(id)
+        if history is None:
+            history = self.known[id] = IdHistory()
+        return history
 
     def _write(self, kind: str, id: str, body: Struct) -> int:
         event = Event(self.hosted.name, self.hosted.seq + 1, kind, id, self.now, events.encoded(body))

@@ -1,4 +1,4 @@
-"""What every request goes through: authorisation, errors as problems, one line in the log."""
+"""Handling of every request: authorisation, errors as problems, one line in the log."""
 
 import asyncio
 import secrets
@@ -10,22 +10,21 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from swapcal.service.api_error import ApiError, unavailable
 from swapcal.service.auth import Auth
 from swapcal.service.hosted import HostedForecaster
 from swapcal.service.http import PLAIN, Gone, Reply, check_address, in_lines, problem_reply, read_body
 from swapcal.service.queue import Ask, Make, Write
-from swapcal.service.settings import JsonLog, Settings
+from swapcal.service.settings import ApiError, JsonLog, Settings, unavailable
 from swapcal.service.sql import StoreError
 from swapcal.service.status import CollectedFigures
 from swapcal.service.tracing import RequestTrace, Tracing, untraced
 from swapcal.service.worker import Answer, Worker, answer_at_once, settings_in
 
-# `ServiceContext`: the worker as the event loop sees it, and what else a request needs.
+# `ServiceContext`: access to the worker from the event loop, and the other needs of requests.
 
 
 QUESTIONS = 4
-"""Questions to forecasters in one batch of the learning thread, where one request has many."""
+"""Reads in one batch of the learning thread, for a request that reads many forecasters."""
 
 
 class ServiceContext:
@@ -58,10 +57,10 @@ class ServiceContext:
         self.auditing = asyncio.Semaphore(1)
         self._beside = asyncio.Semaphore(QUESTIONS)
         self.last: dict[str, CollectedFigures] = {}
-        """what was last known of each forecaster, for metrics while the learner is busy"""
+        """latest figures of each forecaster, for metrics while the learner is busy"""
 
     def _joined(self) -> asyncio.AbstractEventLoop:
-        """Have answers delivered to the running loop: one call per batch, not one per request."""
+        """Return the running loop, to which answers are delivered: one call per batch, not one per request."""
         if self._loop is None:
             loop = self._loop = asyncio.get_running_loop()
 
@@ -80,7 +79,7 @@ class ServiceContext:
     async def write(
         self, forecaster: str, kind: str, rows: Sequence[Any], trace: RequestTrace | None = None
     ) -> list[Any]:
-        """Return an answer or a refusal for each row, once they are on disk."""
+        """Return a result or an error for each row, once they are on disk."""
         promise = self._joined().create_future()
         if trace is not None:
             trace.queued = time.time_ns()
@@ -95,13 +94,13 @@ class ServiceContext:
         return bool(await self._awaited(promise))
 
     async def ask(self, forecaster: str, question: Callable[[HostedForecaster], Any]) -> Any:
-        """Return a forecaster's answer to a question."""
+        """Return the result of a function of a forecaster, computed in the learning thread."""
         promise = self._joined().create_future()
         self.worker.submit(Ask(promise, forecaster, question))
         return await self._awaited(promise)
 
     async def ask_beside(self, forecaster: str, question: Callable[[HostedForecaster], Any]) -> Any:
-        """Return the answer to one of many questions: few at a time, so that writes do not wait for all of them."""
+        """Return the same for one of many forecasters: few at a time, so that writes do not wait for all of them."""
         async with self._beside:
             return await self.ask(forecaster, question)
 
@@ -113,7 +112,7 @@ class ServiceContext:
             del self._waiting[promise]
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Answer those who have waited too long; once in a while is cheaper than a timer for each."""
+        """Answer requests that have waited too long; an occasional sweep is cheaper than a timer for each."""
         now = time.monotonic()
         for promise, deadline in [*self._waiting.items()]:
             if deadline > now:
@@ -124,7 +123,7 @@ class ServiceContext:
         loop.call_later(min(1.0, self.limits.answer / 4), self._sweep, loop)
 
 
-# `RequestHandler`: what every request goes through: admission, refusals as problems, one line in the log.
+# `RequestHandler`: admission, errors as problems, one line in the log.
 
 NOTABLE = (401, 403)
 
@@ -143,7 +142,7 @@ class Call:
 
     @property
     def request(self) -> Request:
-        """The request as Starlette has it."""
+        """The request as a Starlette object."""
         return Request(self.scope)
 
     @property
@@ -157,7 +156,7 @@ class Call:
         return str(self.scope["path_params"]["id"])
 
     def in_lines(self) -> bool:
-        """Tell whether the body is NDJSON."""
+        """Return whether the body is NDJSON."""
         return in_lines(self.headers)
 
     async def body(self) -> bytes:
@@ -178,7 +177,7 @@ REFUSED = "refused"
 async def answered(
     call: Call, handler: Handler, needed: str | None, refused: Callable[[Call, str, ApiError, str], Reply]
 ) -> Reply | Response:
-    """Return what a handler replies to a call of the needed scope, or what is made of a refusal: of what, and why."""
+    """Return a handler's reply to a call of the needed scope, or the reply that `refused` makes of an error."""
     try:
         check_address(call.scope)
         if needed is not None:

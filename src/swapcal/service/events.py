@@ -11,7 +11,7 @@ from msgspec import Meta, Raw
 # An event: one line of the log, never changed once it is stored.
 
 MADE, FORECAST, OUTCOME, CORRECTION = "made", "forecast", "outcome", "correction"
-"""Kinds the store itself knows: of an id there is one forecast and one (first) outcome."""
+"""Kinds on which the store has constraints: an id has one forecast and one (first) outcome."""
 
 
 class Event(NamedTuple):
@@ -48,8 +48,8 @@ class Event(NamedTuple):
 
 def in_pages(events: Iterable[Event], size: int) -> Iterator[list[Event]]:
     """Yield events, so many at a time."""
-    rest = iter(events)
-    while page := [*islice(rest, size)]:
+    remaining = iter(events)
+    while page := [*islice(remaining, size)]:
         yield page
 
 
@@ -154,7 +154,7 @@ def record_of(raw: "Raw | bytes") -> dict[str, Any]:
 
 
 def same_record(first: dict[str, Any], second: dict[str, Any]) -> bool:
-    """Tell whether two records say the same; 1 is 1.0 but not true, as in JSON.
+    """Return whether two records are equal; 1 equals 1.0 but not true, as in JSON.
 
     Examples
     --------
@@ -224,7 +224,7 @@ class IdHistory:
 
 def id_histories(events: Iterable[Event]) -> dict[str, IdHistory]:
     """Return what is known under each id."""
-    found: dict[str, IdHistory] = {}
+    histories: dict[str, IdHistory] = {}
     for event in events:
-        found.setdefault(event.id, IdHistory()).add(event)
-    return found
+        histories.setdefault(event.id, IdHistory()).add(event)
+    return histories

@@ -1,6 +1,7 @@
-"""The log as forecasts with their outcomes: for audits, and as a table for export."""
+"""The log read again: forecasts with their outcomes for audits, export, deletion of old events, and replay."""
 
 import re
+import struct
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -8,14 +9,25 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from swapcal.archive import ArchiveError
 from swapcal.audit import Audit
 from swapcal.service import events as bodies
-from swapcal.service.api_error import ApiError
 from swapcal.service.commands import CommandHandler
-from swapcal.service.events import CORRECTION, FORECAST, OUTCOME, SILENCE, Event, in_pages
-from swapcal.service.settings import Limits, Settings
-from swapcal.service.snapshots import Still, recover
-from swapcal.service.sql import PAGE, Occupied, Removal
+from swapcal.service.events import (
+    CORRECTION,
+    FORECAST,
+    LEVELS,
+    OUTCOME,
+    SILENCE,
+    Event,
+    ForecastBody,
+    forecast_body,
+    in_pages,
+)
+from swapcal.service.hosted import HostedForecaster, fresh_forecaster
+from swapcal.service.settings import ApiError, Limits, Settings
+from swapcal.service.snapshots import Still, recover, restored
+from swapcal.service.sql import PAGE, Occupied, Removal, Unreadable
 from swapcal.service.store import Store
 
 # History: forecasts and their outcomes from the log, for audits.
@@ -44,7 +56,7 @@ class AuditedPeriod(NamedTuple):
     until: float | None = None
 
     def holds(self, time: float) -> bool:
-        """Tell whether a time lies in it."""
+        """Return whether a time lies in it."""
         return (self.since is None or self.since <= time) and (self.until is None or time < self.until)
 
 
@@ -204,10 +216,10 @@ class Exporter:
 
 
 def _by_id(events: Iterable[Event]) -> Mapping[str, list[Event]]:
-    found: dict[str, list[Event]] = {}
+    by_id: dict[str, list[Event]] = {}
     for event in events:
-        found.setdefault(event.id, []).append(event)
-    return found
+        by_id.setdefault(event.id, []).append(event)
+    return by_id
 
 
 def _named(column: str) -> str:
@@ -274,10 +286,10 @@ def seconds(age: str) -> float:
     >>> seconds("90d") / 86400, seconds("36h") / 86400
     (90.0, 1.5)
     """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([hdw])", age.strip())
-    if found is None:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([hdw])", age.strip())
+    if match is None:
         raise ValueError(f"age: given {age!r}, expected a number of hours, days or weeks, such as 36h, 90d or 52w")
-    return float(found[1]) * UNITS[found[2]]
+    return float(match[1]) * UNITS[match[2]]
 
 
 def plan(store: Store, forecaster: str, wanted: int, *, waiting: bool = False) -> Pruning:
@@ -334,3 +346,116 @@ def all_but(store: Store, forecaster: str, count: int) -> int:
     if count < 1:
         raise ValueError(f"keep: given {count}, expected at least 1")
     return max(store.last(forecaster) - count + 1, 1)
+
+
+AT_ONCE = 2048
+"""Events applied at a time."""
+
+
+class Mismatch(NamedTuple):
+    """A forecast that differs from the issued one, or a snapshot (`id` is empty) that differs from the log."""
+
+    seq: int
+    id: str
+    issued: ForecastBody | None = None
+    computed: ForecastBody | None = None
+
+
+class Progress(NamedTuple):
+    """Progress of a replay."""
+
+    seq: int
+    forecasts: int
+    """compared so far"""
+    snapshots: int
+    """compared so far"""
+    differences: list[Mismatch]
+    """found since the last progress"""
+
+
+def first_replayed(store: Store, name: str) -> int:
+    """Return after which event a replay begins: 0, or that of the oldest readable snapshot before the rest.
+
+    Raises
+    ------
+    Unreadable
+        Events were pruned, and no snapshot makes up for them.
+    """
+    pruned = store.pruned(name)
+    if pruned == 1:
+        return 0
+    for kept in reversed(store.snapshots(name)):
+        if kept.seq >= pruned - 1 and _is_readable(store, name, kept.seq):
+            return kept.seq
+    raise Unreadable(f"store: the log of {name!r} was pruned before event {pruned}, and no snapshot makes up for it")
+
+
+def _is_readable(store: Store, name: str, seq: int) -> bool:
+    try:
+        restored(store.snapshot(name, seq))
+    except (Unreadable, ArchiveError):
+        return False
+    return True
+
+
+def replay(store: Store, name: str) -> Iterator[Progress]:
+    """Apply a forecaster's whole log to a fresh one, comparing as it goes.
+
+    Everything the service does follows from the log, so on the same machine nothing may differ, not by a bit.
+    """
+    last = store.last(name)
+    hosted = _start(store, name)
+    stops = sorted(kept.seq for kept in store.snapshots(name) if hosted.seq < kept.seq <= last)
+    forecasts = snapshots = 0
+    for stop in dict.fromkeys([*stops, last]):
+        for events in in_pages(_unbroken(store, name, hosted.seq, stop), AT_ONCE):
+            different = _compared(hosted, events)
+            forecasts += sum(event.kind == FORECAST for event in events)
+            yield Progress(hosted.seq, forecasts, snapshots, different)
+        if stop in stops:
+            same = _is_state(store, name, hosted)
+            if same is None:
+                continue
+            snapshots += 1
+            yield Progress(stop, forecasts, snapshots, [] if same else [Mismatch(stop, "")])
+
+
+def _is_state(store: Store, name: str, hosted: HostedForecaster) -> bool | None:
+    """Return whether a snapshot is the computed state; None if a running service has dropped it meanwhile."""
+    try:
+        kept = restored(store.snapshot(name, hosted.seq))
+    except (Unreadable, ArchiveError):
+        return False if any(kept.seq == hosted.seq for kept in store.snapshots(name)) else None
+    return Still(hosted).digest() == Still(kept).digest()
+
+
+def _start(store: Store, name: str) -> HostedForecaster:
+    after = first_replayed(store, name)
+    if after:
+        return restored(store.snapshot(name, after))
+    made = next(store.events(name, until=1), None)
+    if made is None:
+        raise Unreadable(f"store: given {name!r}, expected a forecaster that was made")
+    return fresh_forecaster(made)
+
+
+def _unbroken(store: Store, name: str, after: int, until: int) -> Iterator[Event]:
+    for event in store.events(name, after, until):
+        if event.seq != after + 1:
+            raise Unreadable(f"store: the log of {name!r} has a gap after event {after}")
+        after = event.seq
+        yield event
+
+
+def _compared(hosted: HostedForecaster, events: Sequence[Event]) -> list[Mismatch]:
+    made = [event for event in events if event.kind == FORECAST]
+    different = []
+    for event, computed in zip(made, hosted.apply(events), strict=True):
+        issued = forecast_body(event.body)
+        if _bits(issued) != _bits(computed):
+            different.append(Mismatch(event.seq, event.id, issued, computed))
+    return different
+
+
+def _bits(forecast: ForecastBody) -> bytes:
+    return struct.pack("<5d", *(getattr(forecast, name) for name in LEVELS))

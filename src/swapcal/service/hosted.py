@@ -47,7 +47,7 @@ class Figures:
 
     `Live` itself compares the forecasts with the given scores.
 
-    An outcome counts as often as its weight says, once by default; numbers of labels and delays count each once.
+    An outcome counts by its weight, 1 by default; numbers of labels and delays count each once.
     Sums are added one row after the other, so that a log replayed in other batches gives the same bits.
 
     Examples
@@ -151,7 +151,7 @@ class Figures:
         return self.experts[best], float(self.expert_brier[best] / self.totals[WEIGHT])
 
     def is_early(self) -> bool:
-        """Tell whether there are too few outcomes of either kind to compare anything."""
+        """Return whether there are too few outcomes of either kind for comparisons."""
         return too_early(self.labels, float(self.counts[COUNTED_ONES]))
 
     def mean_delay(self) -> float:
@@ -167,21 +167,21 @@ class Figures:
 
         With weights the number of labels is the effective one: of equal weights that would be known as well.
         """
-        found = []
+        points = []
         for k, (weight, forecast, ones, squares) in enumerate(self.reliability.tolist()):
             if weight:
                 ends = {"from": k / BINS, "to": (k + 1) / BINS, "labels": weight**2 / squares}
-                found.append({**ends, "forecast": forecast / weight, "observed": ones / weight})
-        return found
+                points.append({**ends, "forecast": forecast / weight, "observed": ones / weight})
+        return points
 
     def over_time(self) -> list[dict[str, float]]:
         """Return the same number of labels per period: mean forecast, observed rate and Brier score."""
-        found = []
+        periods = []
         for labels, forecast, ones, error, first, last in self.periods.tolist():
             if labels:
                 means = {"forecast": forecast / labels, "observed": ones / labels, "brier": error / labels}
-                found.append({"from": first, "to": last, "labels": labels, **means})
-        return found
+                periods.append({"from": first, "to": last, "labels": labels, **means})
+        return periods
 
     def to_state(self) -> State:
         """Return all sums."""
@@ -251,9 +251,9 @@ class HostedForecaster:
         """early outcomes given up"""
         self.corrections = 0
         self.parked: dict[str, float] = {}
-        """when each outcome was accepted that waits for its forecast; what it is, the log keeps"""
+        """when each outcome was accepted that waits for its forecast; its value is in the log"""
         self.accepted: dict[str, float] = {}
-        """when each open forecast was accepted, in order of issue; what else is known of it, `live` keeps"""
+        """when each open forecast was accepted, in order of issue; `live` keeps the rest"""
         self.silenced: list[str] = []
         """forecasts learned as silence whose events are not in the log yet"""
         self._news: list[Learned] = []
@@ -290,7 +290,7 @@ class HostedForecaster:
         self.parked[id] = now
 
     def forecast(self, rows: Sequence[ForecastIn], now: float) -> "list[ForecastBody | Exception]":
-        """Issue forecasts for ids that have none; a row that is refused has its reason as its answer."""
+        """Issue forecasts for ids that have none; the result of an invalid row is an exception."""
         self.advance(now)
         answers: list[ForecastBody | Exception] = []
         for run in self._alike(rows, now):
@@ -298,7 +298,7 @@ class HostedForecaster:
         return answers
 
     def _alike(self, rows: Sequence[ForecastIn], now: float) -> Iterator[list[ForecastIn]]:
-        """Cut where forecasts with a moment and forecasts without meet: the learner takes either, not both.
+        """Split rows where forecasts with a time follow forecasts without: the learner takes either, not both.
 
         Where the clock waits at a window's end (`_present`) and open forecasts make room for others, each row stands
         alone: once the forecast of that window is gone the clock goes on, at the same row however rows are batched.
@@ -335,13 +335,13 @@ class HostedForecaster:
         return issued
 
     def _date_monitor(self, now: float) -> None:
-        """Have the monitor take what is learned next at the time of acceptance."""
+        """Set the monitor's time for the next learned outcomes to the time of acceptance."""
         self.live.date_monitor(np.datetime64(round(now * 1e6), "us"))
 
     def _refuse_missing_clusters(self, rows: list[ForecastIn]) -> None:
         clusters = self.settings.watch.clusters
         if clusters is not None and any(row.values.get(clusters) is None for row in rows):
-            raise ValueError(f"record: given no {clusters!r}, expected the cluster, as the setting watch.clusters says")
+            raise ValueError(f"record: given no {clusters!r}, expected the cluster, by the setting watch.clusters")
 
     def _moments(self, rows: list[ForecastIn], now: float) -> tuple[str | None, list[float | None]]:
         """Return whose clock counts from here on, and when each forecast is made by it; it never goes backwards."""
@@ -394,7 +394,7 @@ class HostedForecaster:
         self._settle(now)
 
     def outcome(self, labels: Sequence[OutcomeRowIn], now: float) -> "list[str | Exception]":
-        """Deliver outcomes of open forecasts; say of each whether it is learned or held, or why it is refused."""
+        """Deliver outcomes of open forecasts; return for each "learned", "held" or an exception."""
         self.advance(now)
         try:
             return [*self._deliver(labels, now)]
@@ -429,7 +429,7 @@ class HostedForecaster:
         return when if when is None or made is None else max(when, made)
 
     def _settle(self, now: float) -> None:
-        """Enter what was learned into the figures, in order; forget what is settled."""
+        """Enter learned outcomes into the figures, in order, and drop settled forecasts."""
         for learned in self._news:
             self.figures.learn(learned, now)
             for id in learned.ids:
@@ -441,7 +441,7 @@ class HostedForecaster:
             del self.accepted[str(id)]
 
     def apply(self, events: Sequence[Event]) -> list[ForecastBody]:
-        """Take events from the log; return what every forecast among them is now, to be compared with what it was."""
+        """Apply events of the log; return the forecasts among them as computed now, to compare with the issued ones."""
         self.live.contexts.lenient = True  # logs of earlier versions hold records without their declared columns
         try:
             return self._applied(events)
@@ -449,11 +449,11 @@ class HostedForecaster:
             self.live.contexts.lenient = False
 
     def _applied(self, events: Sequence[Event]) -> list[ForecastBody]:
-        found: list[ForecastBody] = []
+        bodies_: list[ForecastBody] = []
         for (kind, now), same in itertools.groupby(events, lambda event: (event.kind, event.time)):
             run = [*same]
             if kind == FORECAST:
-                found += self._again(self.forecast([_forecast_row(event) for event in run], now), run)
+                bodies_ += self._again(self.forecast([_forecast_row(event) for event in run], now), run)
             elif kind == OUTCOME:
                 self._again(self._outcomes_again(run, now), run)
             elif kind == SETTLED:
@@ -473,7 +473,7 @@ class HostedForecaster:
             elif kind != MADE:
                 raise ValueError(f"log: given event {run[0].seq} of kind {kind!r}, expected one that is known")
             self.seq, self.now = run[-1].seq, now
-        return found
+        return bodies_
 
     def _outcomes_again(self, events: Sequence[Event], now: float) -> "list[str | Exception]":
         """Deliver outcomes of the log, but those that came after their forecast had been learned as silence."""
@@ -485,21 +485,21 @@ class HostedForecaster:
         return states
 
     def _state_after_silence(self, event: Event) -> str:
-        """Return what was answered to an outcome of a forecast that is learned; empty for an open one."""
+        """Return the answer to an outcome of a learned forecast; empty for an open one."""
         return "" if self.live.is_open(event.id) else bodies.outcome_body(event.body).state
 
     def _silences_again(self, events: Sequence[Event]) -> None:
-        """Compare what the log has as silence with what was learned as such."""
+        """Raise ValueError if the silences of the log differ from those learned."""
         for event in events:
             if self.silenced[:1] != [event.id]:
-                found = repr(self.silenced[0]) if self.silenced else "none"
-                raise ValueError(f"log: given silence of {event.id!r} in event {event.seq}, expected {found}")
+                expected = repr(self.silenced[0]) if self.silenced else "none"
+                raise ValueError(f"log: given silence of {event.id!r} in event {event.seq}, expected {expected}")
             del self.silenced[0]
 
     def explain(self, id: str) -> Any:
-        """Return why an open forecast is what it is: named contributions, and the sentence for people."""
-        found = self.live.explain(id)
-        return {**found.to_dict(), "words": str(found)}
+        """Return the explanation of an open forecast: named contributions, and sentences."""
+        explanation = self.live.explain(id)
+        return {**explanation.to_dict(), "words": str(explanation)}
 
     def _again(self, answers: Sequence[Any], events: Sequence[Event]) -> list[Any]:
         for answer, event in zip(answers, events, strict=True):
@@ -511,7 +511,7 @@ class HostedForecaster:
 def issue(
     live: Live, rows: Sequence[ForecastIn], moments: Sequence[float | None], end: float | None, model: str
 ) -> list[ForecastBody]:
-    """Forecast rows that have a moment each, or none of them; all or nothing. `end` is that of windows not given."""
+    """Forecast rows, of which all or none have a time; all or nothing. `end` is that of windows not given."""
     time = None if moments[0] is None else moments
     unknown = math.nan if end is None else end
     matures = [unknown if row.matures is None else row.matures for row in rows]
@@ -529,7 +529,7 @@ def issue(
 
 
 def fresh_forecaster(made: Event) -> HostedForecaster:
-    """Return the forecaster that a first event describes, before any other."""
+    """Return the forecaster of a log's first event."""
     hosted = HostedForecaster(from_body(made.body))
     hosted.apply([made])
     return hosted

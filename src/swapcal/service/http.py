@@ -8,10 +8,9 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 from starlette.types import Receive, Scope, Send
 
-from swapcal.service.api_error import ApiError
-from swapcal.service.settings import Limits
+from swapcal.service.settings import ApiError, Limits
 
-# `Reply`: a response that costs no more than its bytes; there are thousands a second.
+# `Reply`: a response with little overhead; there are thousands a second.
 
 JSON = "application/json"
 PLAIN = {"x-content-type-options": "nosniff", "cache-control": "no-store"}
@@ -51,13 +50,13 @@ class Reply:
         await send({"type": "http.response.body", "body": self.content})
 
 
-# Problems: refusals as replies (RFC 9457).
+# Problems: errors as replies (RFC 9457).
 
 MEDIA = "application/problem+json"
 
 
 def problem_reply(refusal: ApiError, request_id: str | None = None) -> Reply:
-    """Return the reply to a request that was refused."""
+    """Return the reply to a rejected request."""
     about = refusal.problem()
     if request_id is not None:
         about["instance"] = f"urn:swapcal:request:{request_id}"
@@ -67,15 +66,15 @@ def problem_reply(refusal: ApiError, request_id: str | None = None) -> Reply:
     if refusal.kind == "unauthorized":
         headers["www-authenticate"] = 'Bearer realm="swapcal"'
     if refusal.kind == "large":
-        headers["connection"] = "close"  # the rest of the request is not read
+        headers["connection"] = "close"  # the request is not read to its end
     return Reply(msgspec.json.encode(about), refusal.status, MEDIA, headers)
 
 
-# Addresses: text, or two of them could be one.
+# Addresses: UTF-8 only, or different addresses could become equal.
 
 
 def check_address(scope: Scope) -> None:
-    """Refuse an address whose bytes are not UTF-8; the server puts U+FFFD for those it cannot decode.
+    """Raise ApiError if the address is not UTF-8; the server replaces undecodable bytes by U+FFFD.
 
     Examples
     --------
@@ -104,11 +103,11 @@ Headers = Mapping[bytes, bytes]
 
 
 class Gone(Exception):  # noqa: N818 (no error of ours)
-    """The client went away, or was sent away because the rest did not arrive in time."""
+    """The client disconnected, or was disconnected because the request did not arrive in time."""
 
 
 async def read_body(headers: Headers, receive: Receive, limits: Limits) -> bytes:
-    """Return the body; refused as soon as it is too large, without reading on."""
+    """Return the body. Raises ApiError as soon as it is too large, without reading on."""
     declared = headers.get(b"content-length", b"")
     if declared.isdigit() and int(declared) > limits.body:
         raise _large(f"{int(declared):,}", limits)
@@ -132,7 +131,7 @@ def _large(given: str, limits: Limits) -> ApiError:
 
 
 def in_lines(headers: Headers) -> bool:
-    """Tell whether the body is NDJSON; refuse what is neither that nor JSON.
+    """Return whether the body is NDJSON. Raises ApiError if it is neither that nor JSON.
 
     Pages of other sites cannot send these formats without a preflight request, which is refused.
 

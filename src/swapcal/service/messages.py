@@ -7,9 +7,8 @@ import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from msgspec.structs import force_setattr
 
-from swapcal.service.api_error import ApiError
 from swapcal.service.events import Probability, Weight, record_of
-from swapcal.service.settings import Name, Settings
+from swapcal.service.settings import ApiError, Name, Settings
 from swapcal.tables.values import seconds_of
 
 if TYPE_CHECKING:  # as rows hold them once they are made

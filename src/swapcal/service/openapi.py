@@ -16,12 +16,11 @@ from starlette.concurrency import run_in_threadpool
 
 import swapcal
 from swapcal.service import messages as m
-from swapcal.service.api_error import KINDS, ApiError, unavailable
 from swapcal.service.endpoint import Call
 from swapcal.service.http import MEDIA, Reply
 from swapcal.service.queue import BOUNDS, Durations
 from swapcal.service.routes import ENDPOINTS, Endpoint, Parameter, json_response
-from swapcal.service.settings import Settings
+from swapcal.service.settings import KINDS, ApiError, Settings, unavailable
 from swapcal.service.sql import StoreError
 from swapcal.service.status import CollectedFigures, ForecasterStatus, collect
 from swapcal.service.worker import Worker
@@ -63,9 +62,9 @@ def components() -> dict[str, Any]:
         if endpoint_type is not None
     ]
     types += [m.Problem, m.ForecastIn, m.OutcomeRowIn, m.ForecastOut, m.OutcomeOut, Settings]
-    _, found = msgspec.json.schema_components([*dict.fromkeys(types)], schema_hook=_raw, ref_template=REFERENCE)
-    _spell_out_rows(found)
-    return found
+    _, schemas = msgspec.json.schema_components([*dict.fromkeys(types)], schema_hook=_raw, ref_template=REFERENCE)
+    _spell_out_rows(schemas)
+    return schemas
 
 
 def _raw(given: Any) -> dict[str, Any]:
@@ -73,17 +72,17 @@ def _raw(given: Any) -> dict[str, Any]:
     return {}
 
 
-def _spell_out_rows(found: dict[str, Any]) -> None:
-    """Say what is in the parts that are read one by one, so that one bad row does not spoil the others."""
+def _spell_out_rows(schemas: dict[str, Any]) -> None:
+    """Add the types of rows that are read one by one, so that an invalid row does not affect the others."""
     for name in ("ForecastIn", "ForecastBodyIn", "PreviewIn"):
-        found[name]["properties"]["record"] = RECORD
-    found["ForecastBodyIn"]["properties"]["forecasts"] = _list_of("ForecastIn")
-    found["ForecastBodyIn"]["oneOf"] = [{"required": ["id", "record"]}, {"required": ["forecasts"]}]
-    found["PreviewIn"]["properties"]["records"] = {"type": "array", "items": RECORD}
-    found["PreviewIn"]["oneOf"] = [{"required": ["record"]}, {"required": ["records"]}]
-    found["OutcomesIn"]["properties"]["outcomes"] = _list_of("OutcomeRowIn")
-    found["ForecastsOut"]["properties"]["forecasts"] = _list_of("ForecastOut", "PreviewOut", "Problem")
-    found["OutcomesOut"]["properties"]["outcomes"] = _list_of("OutcomeOut", "Problem")
+        schemas[name]["properties"]["record"] = RECORD
+    schemas["ForecastBodyIn"]["properties"]["forecasts"] = _list_of("ForecastIn")
+    schemas["ForecastBodyIn"]["oneOf"] = [{"required": ["id", "record"]}, {"required": ["forecasts"]}]
+    schemas["PreviewIn"]["properties"]["records"] = {"type": "array", "items": RECORD}
+    schemas["PreviewIn"]["oneOf"] = [{"required": ["record"]}, {"required": ["records"]}]
+    schemas["OutcomesIn"]["properties"]["outcomes"] = _list_of("OutcomeRowIn")
+    schemas["ForecastsOut"]["properties"]["forecasts"] = _list_of("ForecastOut", "PreviewOut", "Problem")
+    schemas["OutcomesOut"]["properties"]["outcomes"] = _list_of("OutcomeOut", "Problem")
 
 
 def _list_of(*names: str) -> dict[str, Any]:
@@ -118,10 +117,10 @@ def _answer(endpoint: Endpoint, status: int) -> dict[str, Any]:
 
 def _content(types: tuple[Any, ...], lines: bool) -> dict[str, Any]:
     each = [{"$ref": REFERENCE.format(name=one.__name__)} for one in types]
-    found: dict[str, Any] = {JSON: {"schema": each[0] if len(each) == 1 else {"anyOf": each}}}
+    content: dict[str, Any] = {JSON: {"schema": each[0] if len(each) == 1 else {"anyOf": each}}}
     if lines:
-        found[NDJSON] = {"schema": {"type": "string"}}
-    return found
+        content[NDJSON] = {"schema": {"type": "string"}}
+    return content
 
 
 def _parameter(one: Parameter) -> dict[str, Any]:
@@ -224,7 +223,7 @@ def _of_forecasters(statuses: Mapping[str, ForecasterStatus]) -> Iterator[Metric
 
 
 def _of_scores(statuses: Mapping[str, ForecasterStatus]) -> Iterator[Metric]:
-    """Yield the given scores beside the forecasts."""
+    """Yield the metrics that compare the given scores with the forecasts."""
     labels = ["forecaster", "score"]
     brier = GaugeMetricFamily("swapcal_score_brier", "Mean squared error of a given score", labels=labels)
     change = GaugeMetricFamily(
@@ -274,18 +273,18 @@ def _number(figure: float | None) -> float:
     return math.nan if figure is None else figure
 
 
-def _histogram(name: str, words: str, found: Durations) -> Metric:
+def _histogram(name: str, words: str, durations: Durations) -> Metric:
     family = HistogramMetricFamily(name, words)
-    family.add_metric([], _cumulated(BOUNDS, found.counts), found.total)
+    family.add_metric([], _cumulated(BOUNDS, durations.counts), durations.total)
     return family
 
 
 def _cumulated(bounds: "tuple[float, ...] | list[float]", counts: list[int]) -> list[tuple[str, float]]:
-    total, found = 0, []
+    total, sums = 0, []
     for bound, count in zip([*map(str, bounds), "+Inf"], counts, strict=True):
         total += count
-        found.append((bound, float(total)))
-    return found
+        sums.append((bound, float(total)))
+    return sums
 
 
 # Operating: is it alive, is it ready, what does it count, what does it offer.

@@ -1,4 +1,4 @@
-"""Jobs of many threads on their way to one, a batch at a time, and what was done so far."""
+"""The queue of the learning thread: jobs of many threads, taken in batches, and counters of the work done."""
 
 import threading
 import time
@@ -8,13 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from swapcal.service.api_error import unavailable
 from swapcal.service.hosted import HostedForecaster
 from swapcal.service.messages import CorrectionRow, ForecastIn, OutcomeRowIn
-from swapcal.service.settings import Settings
+from swapcal.service.settings import Settings, unavailable
 from swapcal.service.tracing import RequestTrace
 
-# `Metrics`: what the worker has done so far, for metrics and tests.
+# `Metrics`: counters of the worker, for metrics and tests.
 
 BOUNDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
 
@@ -61,11 +60,11 @@ class Metrics:
     """requests refused because the queue was full"""
 
 
-# Jobs: what is put on the worker's queue.
+# Jobs on the worker's queue.
 
 FORECASTS, OUTCOMES, CORRECTIONS = "forecasts", "outcomes", "corrections"
 ORDER = (FORECASTS, OUTCOMES, CORRECTIONS)
-"""Order of kinds within a batch: none of it is answered yet, so any order is valid, and equal kinds go together."""
+"""Order of kinds within a batch: none of it is answered yet, so any order is valid; equal kinds are grouped."""
 
 
 class Promise(Protocol):
@@ -82,7 +81,7 @@ class Promise(Protocol):
 
 
 class Write(NamedTuple):
-    """Rows of one kind for one forecaster; the answer is a list with an answer or refusal for each."""
+    """Rows of one kind for one forecaster; the answer is a list with a result or error for each."""
 
     promise: Promise
     forecaster: str
@@ -99,7 +98,7 @@ class Make(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """A question to one forecaster; the answer is what the function returns."""
+    """A function of one forecaster; the answer is its result."""
 
     promise: Promise
     forecaster: str
@@ -114,7 +113,7 @@ def size(job: Job) -> int:
     return max(1, len(job.rows)) if isinstance(job, Write) else 1
 
 
-# `WriteQueue`: jobs of many threads on their way to one, a batch at a time.
+# `WriteQueue`: jobs of many threads, taken by one thread in batches.
 
 BATCH = 4096
 """Rows of a batch."""
@@ -188,6 +187,6 @@ class WriteQueue:
     def _patience(self, commit: float) -> float:
         """Return how long to wait for others to join a batch: a share of what a commit takes, if many come at a time.
 
-        Those who were answered together come back together; else they would split into two halves that take turns.
+        Clients answered together return together; otherwise they would split into two alternating halves.
         """
         return min(LONGEST, SHARE * commit) if self._recent >= MANY else 0.0

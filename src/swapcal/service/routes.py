@@ -16,7 +16,6 @@ from swapcal.losses.loss import specify
 from swapcal.report import render
 from swapcal.service import events, history, status
 from swapcal.service import messages as m
-from swapcal.service.api_error import ApiError, unavailable
 from swapcal.service.endpoint import Call, Handler
 from swapcal.service.events import Event, IdHistory, id_histories
 from swapcal.service.hosted import HostedForecaster
@@ -45,7 +44,7 @@ from swapcal.service.messages import (
     moment_of,
 )
 from swapcal.service.queue import CORRECTIONS, FORECASTS, OUTCOMES
-from swapcal.service.settings import Limits, Settings
+from swapcal.service.settings import ApiError, Limits, Settings, unavailable
 from swapcal.service.status import ForecasterStatus
 from swapcal.tables.values import created_at
 
@@ -80,7 +79,7 @@ async def forecasts(call: Call) -> Reply:
 
 
 def _alone(content: bytes) -> ForecastIn | None:
-    """Return the forecast that is asked for alone; None for many, and for a body at fault, which is then read again."""
+    """Return a single forecast's row; None for many rows, and for an invalid body, which is then read again."""
     try:
         return _FORECAST.decode(content)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -119,7 +118,7 @@ async def _single(call: Call, kind: str, row: Any) -> Any:
 
 
 async def _many(call: Call, kind: str, given: Sequence[Raw], read: Read) -> list[Any]:
-    """Return an answer per row; one that cannot be read or done does not spoil the others."""
+    """Return an answer per row; an invalid row does not affect the others."""
     limits = call.context.limits
     if len(given) > limits.rows:
         raise ApiError("large", f"{kind}: given {len(given):,} rows, expected at most {limits.rows:,}")
@@ -130,8 +129,8 @@ async def _many(call: Call, kind: str, given: Sequence[Raw], read: Read) -> list
         except ApiError as refusal:
             answers.append(ApiError(refusal.kind, f"row {number}: {refusal.detail}", **refusal.more))
     good = [k for k, answer in enumerate(answers) if not isinstance(answer, ApiError)]
-    found = await call.context.write(call.forecaster, kind, [answers[k] for k in good], call.trace)
-    for k, answer in zip(good, found, strict=True):
+    written = await call.context.write(call.forecaster, kind, [answers[k] for k in good], call.trace)
+    for k, answer in zip(good, written, strict=True):
         answers[k] = answer
     return [answer.problem() if isinstance(answer, ApiError) else answer for answer in answers]
 
@@ -199,8 +198,8 @@ async def make(call: Call) -> Reply:
 
 async def forecasters(call: Call) -> Reply:
     """List the forecasters."""
-    found = await run_in_threadpool(call.context.settings)
-    return json_response(ForecastersOut([ForecasterOut(name, own) for name, own in found.items()]))
+    settings = await run_in_threadpool(call.context.settings)
+    return json_response(ForecastersOut([ForecasterOut(name, own) for name, own in settings.items()]))
 
 
 async def forecaster(call: Call) -> Reply:
@@ -224,10 +223,10 @@ async def preview(call: Call) -> Reply:
 
 def _previewed(hosted: HostedForecaster, records: list[dict[str, Any]]) -> list[PreviewOut]:
     try:
-        found = hosted.live.preview(records)
+        forecasts = hosted.live.preview(records)
     except (ValueError, TypeError, OverflowError) as error:
         raise ApiError("invalid", str(error)) from None
-    columns = (getattr(found, name).tolist() for name in PreviewOut.__struct_fields__)
+    columns = (getattr(forecasts, name).tolist() for name in PreviewOut.__struct_fields__)
     return [PreviewOut(*row) for row in zip(*columns, strict=True)]
 
 
@@ -245,7 +244,7 @@ async def shown(call: Call, given: str) -> ForecastShown:
 
 
 def _standing(hosted: HostedForecaster, id: str) -> tuple[bool, bool, Any]:
-    """Return whether a forecast waits, whether its outcome is parked, and why it is what it is."""
+    """Return whether a forecast waits, whether its outcome is parked, and its explanation."""
     waits = hosted.live.is_open(id)
     return waits, id in hosted.parked, hosted.explain(id) if waits else None
 
@@ -318,16 +317,18 @@ def decided(id: str, text: str, record: Mapping[str, Any], body: Any, at: str = 
     if at not in ("mean", "p"):
         raise ApiError("invalid", f"at: given {at[:20]!r}, expected mean or p")
     try:
-        found = decide(body, specify(text).build(columns), at=at)
+        decision = decide(body, specify(text).build(columns), at=at)
     except (LossError, ValueError, TypeError, OverflowError) as error:
         raise ApiError("invalid", f"loss: {error}") from None
-    cost, before = float(found.expected_cost), float(found.before_draw)
-    return DecisionOut(id, text, float(found.action), found.label, cost, before, float(body.p), float(body.mean), at)
+    cost, before = float(decision.expected_cost), float(decision.before_draw)
+    return DecisionOut(
+        id, text, float(decision.action), decision.label, cost, before, float(body.p), float(body.mean), at
+    )
 
 
 async def show_status(call: Call) -> Reply:
     """Show how a forecaster is doing."""
-    return await _asked(call, status.describe)
+    return await _read_by(call, status.describe)
 
 
 async def certificate(call: Call) -> Reply:
@@ -338,7 +339,7 @@ async def certificate(call: Call) -> Reply:
 
 async def alarms(call: Call) -> Reply:
     """Show for whom the forecasts are off."""
-    return await _asked(call, status.alarms)
+    return await _read_by(call, status.alarms)
 
 
 async def fleet(call: Call) -> Reply:
@@ -350,10 +351,10 @@ async def fleet(call: Call) -> Reply:
 
 async def _standing_of(call: Call, name: str) -> status.Standing:
     try:
-        found: status.Standing = await call.context.ask_beside(name, status.standing)
+        standing: status.Standing = await call.context.ask_beside(name, status.standing)
     except ApiError as error:
         return status.unknown_standing(name, error.detail)
-    return found
+    return standing
 
 
 def _share(given: str) -> float:
@@ -368,21 +369,21 @@ def _share(given: str) -> float:
 
 async def audit(call: Call) -> Reply:
     """Audit the issued forecasts against the outcomes as they are known now."""
-    return json_response(await _audited(call, lambda found: found.to_dict(created_at=created_at())))
+    return json_response(await _audited(call, lambda result: result.to_dict(created_at=created_at())))
 
 
 async def report(call: Call) -> Reply:
     """Show the same as a page."""
-    findings = await _audited(call, lambda found: found.to_findings(created_at=created_at()))
+    findings = await _audited(call, lambda result: result.to_findings(created_at=created_at()))
     warnings, scores = await _about_outcomes(call)
     page = await run_in_threadpool(render, findings.warned(warnings).detailed(scores))
     return Reply(page.encode(), media="text/html; charset=utf-8", more={"content-security-policy": CONTENT})
 
 
 async def _about_outcomes(call: Call) -> tuple[list[str], list[str]]:
-    """Return what is unusual about all outcomes of a forecaster, and its scores beside the forecasts.
+    """Return warnings about all outcomes of a forecaster, and the comparison of its scores with the forecasts.
 
-    Neither where it is not learned here: its log is enough.
+    Both are empty if the forecaster is not learned here: its log is enough for an audit.
     """
 
     def answer(hosted: HostedForecaster) -> tuple[list[str], list[str]]:
@@ -390,10 +391,10 @@ async def _about_outcomes(call: Call) -> tuple[list[str], list[str]]:
         return hosted.live.status().sentences(), ["All outcomes so far:", *scores] if scores else []
 
     try:
-        found: tuple[list[str], list[str]] = await call.context.ask(call.forecaster, answer)
+        notes: tuple[list[str], list[str]] = await call.context.ask(call.forecaster, answer)
     except ApiError:
         return [], []
-    return found
+    return notes
 
 
 async def _audited(call: Call, present: Callable[[Any], Any]) -> Any:
@@ -422,27 +423,27 @@ def _moment(query: Mapping[str, str], name: str) -> float | None:
         return moment_of(name, given)
 
 
-async def _asked(call: Call, question: Callable[[HostedForecaster], Any]) -> Reply:
+async def _read_by(call: Call, question: Callable[[HostedForecaster], Any]) -> Reply:
     return json_response(await call.context.ask(call.forecaster, question))
 
 
 async def _settings(call: Call) -> Settings:
-    found = (await run_in_threadpool(call.context.settings)).get(call.forecaster)
-    if found is None:
+    settings = (await run_in_threadpool(call.context.settings)).get(call.forecaster)
+    if settings is None:
         raise ApiError("unknown", f"forecaster: given {call.forecaster!r}, expected one that was made")
-    return found
+    return settings
 
 
 async def _id_history(call: Call, id: str) -> IdHistory:
     store = call.context.store
-    found = id_histories(await run_in_threadpool(store.about, call.forecaster, [id])).get(id)
-    if found is None:
+    history = id_histories(await run_in_threadpool(store.about, call.forecaster, [id])).get(id)
+    if history is None:
         await _settings(call)
         raise ApiError("unknown", f"id: given {id!r}, expected one that was forecast", id=id)
-    return found
+    return history
 
 
-# Offers: every address, who may call it, what it takes and gives, and what does the work.
+# Endpoints: every address with its scope, input, output and handler.
 
 FORECAST, OUTCOME, READ, ADMIN = "forecast", "outcome", "read", "admin"
 ALL = "/v1/forecasters"
@@ -511,12 +512,12 @@ class Endpoint:
 def _write(
     method: str, path: str, handler: Handler, needed: str, takes: Any, gives: tuple[Any, ...], *more: int, **how: Any
 ) -> Endpoint:
-    """Return an offer that changes something of one forecaster, and may be refused for more reasons than most."""
+    """Return an endpoint that changes a forecaster, and has more possible errors than most."""
     return Endpoint(method, OWN + path, handler, needed, (takes,), gives, (*WRITE_ERRORS, *more), **how)
 
 
 def _read(path: str, handler: Handler, *gives: Any, **how: Any) -> Endpoint:
-    """Return an offer that shows something of one forecaster."""
+    """Return an endpoint that shows something of one forecaster."""
     return Endpoint("GET", OWN + path, handler, READ, (), gives, **how)
 
 

@@ -22,51 +22,50 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from swapcal.service import openapi
-from swapcal.service.api_error import ApiError, unavailable
 from swapcal.service.auth import Auth, is_loopback
 from swapcal.service.endpoint import Handler, RequestHandler, ServiceContext
 from swapcal.service.http import MEDIA, PLAIN, problem_reply
 from swapcal.service.routes import ENDPOINTS, OWN, READ, Endpoint
-from swapcal.service.settings import JsonLog, Limits
+from swapcal.service.settings import ApiError, JsonLog, Limits, unavailable
 from swapcal.service.tracing import Tracing
 from swapcal.service.worker import Worker
 
-# The application: routes straight to their handlers, and refusals for everything else.
+# The application: endpoints and their router.
 
-# `Router`: finds the way to what is called thousands of times a second without trying every address in turn.
+# `Router`: finds the frequently called endpoints without trying every address in turn.
 
 BEFORE = "/v1/forecasters/"
 
 
 class Router:
-    """Passes requests about one forecaster straight to their endpoints, and all others on.
+    """Passes requests about one forecaster directly to their endpoints, and all others on.
 
     Parameters
     ----------
-    rest : ASGI application
+    others : ASGI application
         For all others.
     straight : mapping
         Endpoints by method, the word after the forecaster's name, and whether an id follows.
     """
 
-    def __init__(self, rest: ASGIApp, straight: Mapping[tuple[str, str, bool], ASGIApp]) -> None:
-        self.rest = rest
+    def __init__(self, others: ASGIApp, straight: Mapping[tuple[str, str, bool], ASGIApp]) -> None:
+        self.others = others
         self.straight = straight
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on one request."""
         if scope["type"] == "http" and scope["path"].startswith(BEFORE):
-            name, _, rest = scope["path"][len(BEFORE) :].partition("/")
-            word, slash, id = rest.partition("/")
+            name, _, path = scope["path"][len(BEFORE) :].partition("/")
+            word, slash, id = path.partition("/")
             request_handler = self.straight.get((scope["method"], word, bool(slash)))
             if request_handler is not None and name:
                 scope["path_params"] = {"name": name, "id": id}
                 await request_handler(scope, receive, send)
                 return
-        await self.rest(scope, receive, send)
+        await self.others(scope, receive, send)
 
 
-# The application: every offer behind its endpoint, and refusals for everything else.
+# The application: every endpoint with its handler, and errors for all other addresses.
 
 OPERATING: tuple[tuple[str, Handler, str | None], ...] = (
     ("/healthz", openapi.healthz, None),
@@ -94,11 +93,11 @@ def application(context: ServiceContext, pages: Sequence[BaseRoute] = ()) -> Rou
     routes += [
         Route(path, RequestHandler(context, handler, needed), methods=["GET"]) for path, handler, needed in OPERATING
     ]
-    rest = Starlette(routes=[*routes, *pages], exception_handlers={404: _not_found, 405: _not_allowed})
-    rest.router.redirect_slashes = False
-    rest.state.context = context
+    others = Starlette(routes=[*routes, *pages], exception_handlers={404: _not_found, 405: _not_allowed})
+    others.router.redirect_slashes = False
+    others.state.context = context
     return Router(
-        rest,
+        others,
         {
             way(endpoint): request_handler
             for endpoint, request_handler in request_handlers.items()
@@ -108,7 +107,7 @@ def application(context: ServiceContext, pages: Sequence[BaseRoute] = ()) -> Rou
 
 
 def way(endpoint: Endpoint) -> tuple[str, str, bool]:
-    """Return how `Router` finds an offer about one forecaster.
+    """Return the key by which `Router` finds an endpoint about one forecaster.
 
     Examples
     --------
@@ -125,12 +124,12 @@ async def _not_found(request: Request, error: Exception) -> Response:
 
 
 async def _not_allowed(request: Request, error: Exception) -> Response:
-    found = (
+    matching = (
         route
         for route in request.app.routes
         if isinstance(route, Route) and route.matches(request.scope)[0] != Match.NONE
     )
-    allowed = ", ".join(sorted({method for route in found for method in route.methods or ()}))
+    allowed = ", ".join(sorted({method for route in matching for method in route.methods or ()}))
     words = f"method: given {request.method} {request.url.path[:200]!r}, expected one of {allowed}"
     return _response(ApiError("method", words), {"allow": allowed})
 
@@ -142,11 +141,11 @@ def _response(error: ApiError, headers: Mapping[str, str] | None = None) -> Resp
 
 # The server.
 
-# `Protocol`: HTTP connections that neither dawdle nor crowd.
+# `Protocol`: limits slow clients and too many connections.
 
 
 LEAST_IDLE = 1.0
-"""Seconds between requests after which a connection may be closed for another: clients that are at work keep theirs."""
+"""Seconds between requests after which a connection may be closed for another: active clients keep theirs."""
 
 
 def protocol(limits: Limits) -> type[HttpToolsProtocol]:
@@ -181,7 +180,7 @@ def protocol(limits: Limits) -> type[HttpToolsProtocol]:
             return True
 
         def on_message_begin(self) -> None:
-            """Expect all of the request in time."""
+            """Start the timer of the request."""
             idle.pop(self, None)
             super().on_message_begin()
             self._expect()
@@ -194,12 +193,12 @@ def protocol(limits: Limits) -> type[HttpToolsProtocol]:
                 idle[self] = self.loop.time()
 
         def on_message_complete(self) -> None:
-            """Expect no more."""
+            """Stop the timer of the request."""
             self._relax()
             super().on_message_complete()
 
         def connection_lost(self, exc: Exception | None) -> None:
-            """Forget the clock."""
+            """Stop the timer."""
             idle.pop(self, None)
             self._relax()
             super().connection_lost(exc)
@@ -240,7 +239,7 @@ TURNS = 0.001
 """Seconds after which the learning thread lets the event loop have its turn; the default of 5 ms shows in answers."""
 
 RARELY = (50_000, 20, 20)
-"""How often cycles are looked for: requests make many objects and hardly any cycles."""
+"""Thresholds of the garbage collector: requests make many objects and hardly any cycles."""
 
 
 class Server(uvicorn.Server):
@@ -281,7 +280,7 @@ class Server(uvicorn.Server):
         self.worker = worker
         self.socket = _bound(host, port)
         self.log = JsonLog("none") if log is None else log
-        _tell_through(self.log)
+        _log_warnings_to(self.log)
         self.context = ServiceContext(worker, Auth(worker.store, required=required), self.log, tracing)
         config = uvicorn.Config(
             application(self.context, pages),
@@ -303,7 +302,7 @@ class Server(uvicorn.Server):
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     def serve_until_stopped(self, first: Callable[[], None] = lambda: None) -> None:
-        """Do something first, listen until SIGTERM or Ctrl-C, then finish what is in hand and take snapshots."""
+        """Call `first`, listen until SIGTERM or Ctrl-C, then finish current requests and take snapshots."""
         before = sys.getswitchinterval(), gc.get_threshold()
         sys.setswitchinterval(TURNS)
         gc.set_threshold(*RARELY)
@@ -320,7 +319,7 @@ class Server(uvicorn.Server):
             self.log("stopped")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Send listeners away, who would stay for ever, then finish what is in hand."""
+        """End event streams, which have no end of their own, then finish current requests."""
         self.context.leaving = True
         await super().shutdown(sockets)
 
@@ -351,31 +350,31 @@ class Server(uvicorn.Server):
             thread.join()
 
 
-class _Told(logging.Handler):
-    """Tells of what uvicorn finds worth a warning, such as requests that are no HTTP."""
+class _ServerLog(logging.Handler):
+    """Writes uvicorn's warnings, such as invalid HTTP requests, to the log."""
 
     def __init__(self, log: JsonLog) -> None:
         super().__init__(logging.WARNING)
         self._log = log
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Tell of one."""
+        """Write one warning."""
         self._log("http", words=record.getMessage())
 
 
-def _tell_through(log: JsonLog) -> None:
+def _log_warnings_to(log: JsonLog) -> None:
     logger = logging.getLogger("uvicorn.error")
     logger.propagate = False
-    logger.handlers = [_Told(log)]
+    logger.handlers = [_ServerLog(log)]
 
 
 def _bound(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # named, or asyncio leaves delays on
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # named, or asyncio leaves delays on
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        found.bind((host, port))
+        bound.bind((host, port))
     except OSError as error:
-        found.close()
-        raise OSError(error.errno, f"host, port: given {host}:{port}, which cannot be had: {error.strerror}") from None
-    return found
+        bound.close()
+        raise OSError(error.errno, f"host, port: given {host}:{port}, which cannot be used: {error.strerror}") from None
+    return bound

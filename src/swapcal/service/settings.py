@@ -1,10 +1,10 @@
-"""Settings of one forecaster, limits of the service, and its log lines."""
+"""Settings of one forecaster, limits of the service, its errors and its log lines."""
 
 import sys
 import threading
 import time
 from contextlib import suppress
-from typing import Annotated, Any, BinaryIO, Literal
+from typing import Annotated, Any, BinaryIO, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -13,7 +13,82 @@ from swapcal._validate import LEAST_RIDGE, MOST_RIDGE
 from swapcal.live import Live
 from swapcal.live.validation import MOST_WEIGHT
 from swapcal.monitor import Monitor
-from swapcal.service.api_error import ApiError
+
+
+class ApiErrorKind(NamedTuple):
+    """One kind of error: its HTTP status code and the standard title of that status."""
+
+    status: int
+    title: str
+
+
+KINDS = {
+    "malformed": ApiErrorKind(400, "Bad Request"),
+    "unauthorized": ApiErrorKind(401, "Unauthorized"),
+    "forbidden": ApiErrorKind(403, "Forbidden"),
+    "unknown": ApiErrorKind(404, "Not Found"),
+    "method": ApiErrorKind(405, "Method Not Allowed"),
+    "slow": ApiErrorKind(408, "Request Timeout"),
+    "conflict": ApiErrorKind(409, "Conflict"),
+    "expired": ApiErrorKind(410, "Gone"),
+    "large": ApiErrorKind(413, "Content Too Large"),
+    "media": ApiErrorKind(415, "Unsupported Media Type"),
+    "host": ApiErrorKind(421, "Misdirected Request"),
+    "invalid": ApiErrorKind(422, "Unprocessable Content"),
+    "many": ApiErrorKind(429, "Too Many Requests"),
+    "internal": ApiErrorKind(500, "Internal Server Error"),
+    "unavailable": ApiErrorKind(503, "Service Unavailable"),
+}
+
+
+class ApiError(Exception):
+    """A request that was rejected; the state has not changed.
+
+    Parameters
+    ----------
+    kind : str
+        One of `KINDS`.
+    detail : str
+        The given and the expected value.
+    retry : float, optional
+        Seconds after which to retry, if a retry can succeed.
+    more
+        Further facts, such as both values of a conflict.
+
+    Examples
+    --------
+    >>> error = ApiError("conflict", "y: given 0, expected 1 as before", given=0, known=1)
+    >>> error.status, error.more
+    (409, {'given': 0, 'known': 1})
+    """
+
+    def __init__(self, kind: str, detail: str, *, retry: float | None = None, **more: Any) -> None:
+        super().__init__(detail)
+        self.kind = kind
+        self.detail = detail
+        self.retry = retry
+        self.more = more
+
+    @property
+    def status(self) -> int:
+        """The status code."""
+        return KINDS[self.kind].status
+
+    @property
+    def title(self) -> str:
+        """The standard title of the status."""
+        return KINDS[self.kind].title
+
+    def problem(self) -> dict[str, Any]:
+        """Return the problem details of RFC 9457."""
+        about = {"type": f"urn:swapcal:{self.kind}", "title": self.title, "status": self.status}
+        return {**about, "detail": self.detail, **self.more}
+
+
+def unavailable(why: str, retry: float = 1.0) -> ApiError:
+    """Return the error of a request that may succeed later."""
+    return ApiError("unavailable", why, retry=retry)
+
 
 # `Limits`: bounds on queue, memory and disk.
 
@@ -64,7 +139,7 @@ LEVELS = {"all": 0, "notable": 1, "none": 2}
 
 
 class JsonLog:
-    """Writes what happens to a stream.
+    """Writes events to a stream, as JSON lines.
 
     Parameters
     ----------
@@ -90,7 +165,7 @@ class JsonLog:
         self._turn = threading.Lock()
 
     def tells(self, event: str) -> bool:
-        """Tell whether such an event is written."""
+        """Return whether such an event is written."""
         return self._least == 0 or (self._least == 1 and event not in QUIET)
 
     def __call__(self, event: str, **facts: Any) -> None:
@@ -117,7 +192,7 @@ WEEK = 7 * 86400.0
 
 
 class Watch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the monitor guarantees: gaps up to `tolerance` raise no alarm; outcomes weigh at most `max_weight`.
+    """Settings of the monitor: gaps up to `tolerance` raise no alarm; outcomes weigh at most `max_weight`.
 
     The larger that is, the smaller are the bets, and the later an alarm is raised. `clusters` is the column of the
     records whose rows belong together (patient, household, day): each cluster bets once, with its first outcome that is
@@ -198,7 +273,7 @@ def to_body(settings: Settings) -> bytes:
 
 
 def from_body(body: bytes) -> Settings:
-    """Return the settings that `to_body` wrote; where it did not know of unseen outcomes, none were allowed for."""
+    """Return the settings from the body of a first event; bodies of before `unseen` have it as none."""
     settings = msgspec.json.decode(body, type=Settings)
     return settings if b'"unseen"' in body else msgspec.structs.replace(settings, unseen="fair")
 

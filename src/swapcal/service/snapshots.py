@@ -1,4 +1,4 @@
-"""Snapshots of a forecaster's state, written beside the learning, and recovery from the newest one and the log."""
+"""Snapshots of a forecaster's state, written in a thread of their own, and recovery from the newest and the log."""
 
 import ctypes
 import hashlib
@@ -140,13 +140,13 @@ class Still:
 
     def digest(self) -> bytes:
         """Return a digest of all that follows from the log, but for whose tickets a process takes back."""
-        found = hashlib.sha256()
+        hasher = hashlib.sha256()
         for state in self.states().values():
             manifest = {name: _ownerless(value) for name, value in state.manifest.items() if name != "lapsed"}
-            found.update(msgspec.json.encode(manifest, order="deterministic"))
+            hasher.update(msgspec.json.encode(manifest, order="deterministic"))
             for name, values in sorted(state.arrays.items()):
-                found.update(f"{name} {values.dtype} {values.shape}".encode() + values.tobytes())
-        return found.digest()
+                hasher.update(f"{name} {values.dtype} {values.shape}".encode() + values.tobytes())
+        return hasher.digest()
 
 
 def _ownerless(value: Any) -> Any:
@@ -183,7 +183,7 @@ def _restored(state: State) -> HostedForecaster:
 
 
 def _with_monitor(live: State, state: State, opened: Mapping[str, tuple[Any, ...]]) -> State:
-    """Return the state of `Live` with the monitor that an earlier snapshot has beside it, and its sums of scores."""
+    """Return the state of `Live` with the monitor and the sums of scores that earlier snapshots keep separately."""
     groups = [opened[str(id)][2] for id in ids_of(live.arrays["open.ids"])]
     watched = [[None if value is None else text_of(value) for value in row] for row in groups]
     rows = np.frombuffer(msgspec.json.encode(watched), np.uint8)
@@ -199,7 +199,7 @@ def _bytes(state: State, name: str) -> bytes:
     return values.tobytes()
 
 
-# `Snapshotter`: snapshots of forecasters, taken now and then and written beside the learning.
+# `Snapshotter`: takes snapshots at intervals and writes them in a thread of its own.
 
 KEPT = 2
 """Snapshots kept."""

@@ -99,20 +99,20 @@ def definitions(types: Mapping[str, str]) -> list[str]:
     return [statement.format_map(types) for statement in DEFINITIONS] + [version]
 
 
-def check_version(where: str, found: str) -> None:
+def check_version(where: str, version: str) -> None:
     """Raise `Unreadable` unless the tables are of a version that is known here.
 
     Examples
     --------
     >>> check_version("forecasts.db", "1")
     """
-    if found.isdecimal() and int(found) > SCHEMA_VERSION:
+    if version.isdecimal() and int(version) > SCHEMA_VERSION:
         raise Unreadable(
-            f"store: given {where} with tables of version {found}, expected version {SCHEMA_VERSION}: "
+            f"store: given {where} with tables of version {version}, expected version {SCHEMA_VERSION}: "
             "it was written by a newer swapcal, which is needed to open it"
         )
-    if found != str(SCHEMA_VERSION):
-        raise Unreadable(f"store: given {where} with tables of version {found!r}, expected {SCHEMA_VERSION}")
+    if version != str(SCHEMA_VERSION):
+        raise Unreadable(f"store: given {where} with tables of version {version!r}, expected {SCHEMA_VERSION}")
 
 
 # A pool: connections that are lent, one to each reader at a time.
@@ -246,8 +246,8 @@ class SqlStore(ABC):
         listed = self._read("SELECT digest FROM snapshots WHERE forecaster = ? AND seq = ?", (forecaster, seq))
         content = b"".join(self._pieces(forecaster, seq))
         if not listed or _digest([content]) != listed[0][0]:
-            found = "is damaged" if listed else "is not there"
-            raise Unreadable(f"store: the snapshot of {forecaster!r} at event {seq} {found}")
+            problem = "is damaged" if listed else "is not there"
+            raise Unreadable(f"store: the snapshot of {forecaster!r} at event {seq} {problem}")
         return content
 
     def drop_snapshots(self, forecaster: str, keep: int) -> None:
@@ -276,8 +276,8 @@ class SqlStore(ABC):
 
     def pruned(self, forecaster: str) -> int:
         """Return the number from which on no event was removed: 1 if none ever was."""
-        found = self._read("SELECT value FROM meta WHERE name = ?", (f"pruned/{forecaster}",))
-        return int(found[0][0]) if found else 1
+        rows = self._read("SELECT value FROM meta WHERE name = ?", (f"pruned/{forecaster}",))
+        return int(rows[0][0]) if rows else 1
 
     def loss(self, forecaster: str, before: int, *, waiting: bool = False) -> Removal:
         """Return what `prune` would remove."""
@@ -314,14 +314,14 @@ class SqlStore(ABC):
         """Yield the pieces of a snapshot one at a time: all of it may be large."""
         query = "SELECT content FROM snapshot_pieces WHERE forecaster = ? AND seq = ? AND piece = ?"
         for piece in itertools.count():
-            found = self._read(query, (forecaster, seq, piece))
-            if not found:
+            rows = self._read(query, (forecaster, seq, piece))
+            if not rows:
                 return
-            yield found[0][0]
+            yield rows[0][0]
 
 
 def _digest(pieces: Iterable[bytes]) -> bytes:
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     for piece in pieces:
-        found.update(piece)
-    return found.digest()
+        hasher.update(piece)
+    return hasher.digest()

@@ -50,7 +50,7 @@ class Missing(msgspec.Struct, frozen=True):
 
 
 class GivenScore(msgspec.Struct, frozen=True):
-    """A score of the records beside the mean forecasts, by the Brier score: `difference` is theirs less its own.
+    """A score of the records against the mean forecasts, by the Brier score: `difference` is theirs less its own.
 
     `low` and `high` are a 95 % interval of the difference at one look, for independent outcomes; null while there are
     fewer than 20 outcomes of either kind. A missing score counts as one half.
@@ -95,7 +95,7 @@ class ForecasterStatus(msgspec.Struct, frozen=True):
     alarmed: bool
     sentence: str
     early: bool
-    """whether there are too few outcomes of either kind to say how good the forecasts are"""
+    """whether there are too few outcomes of either kind to evaluate the forecasts"""
     scores: list[GivenScore]
     missing: list[Missing]
     warnings: list[str]
@@ -184,8 +184,8 @@ def _known(value: float) -> Figure:
 
 def alarms(hosted: HostedForecaster) -> dict[str, Any]:
     """Return who is off, since when and by how much; of the learning thread."""
-    found = hosted.monitor.summary(hosted.name)
-    return {name: found[name] for name in ("rows", "alarmed", "sentence", "alarms", "lifetime", "sizes", "history")}
+    summary = hosted.monitor.summary(hosted.name)
+    return {name: summary[name] for name in ("rows", "alarmed", "sentence", "alarms", "lifetime", "sizes", "history")}
 
 
 # All forecasters together: which of them are off.
@@ -247,7 +247,7 @@ def fleet(standings: Sequence[Standing], q: float) -> Fleet:
 
 
 def fleet_sentence(off: int, count: int, q: float) -> str:
-    """Say how many forecasters are off, and what that is worth.
+    """Return a sentence on how many forecasters are off, with its false-discovery rate.
 
     Examples
     --------
@@ -262,26 +262,26 @@ def fleet_sentence(off: int, count: int, q: float) -> str:
 
 def engine(hosted: HostedForecaster) -> Forecaster | None:
     """Return a copy of the engine, None before the first outcome; of the learning thread."""
-    found = hosted.live.engine() if hosted.live.status().labels else None
-    assert found is None or isinstance(found, Forecaster), "no other learner can be set here"
-    return found
+    engine_ = hosted.live.engine() if hosted.live.status().labels else None
+    assert engine_ is None or isinstance(engine_, Forecaster), "no other learner can be set here"
+    return engine_
 
 
 def certificate(engine: Forecaster | None) -> dict[str, Any]:
     """Return the errors of the distributions that levels are drawn from and what bounds them; may take seconds.
 
-    `sentence` is about the distributions, `issued` holds the errors of the levels as drawn, and `words` says both.
+    `sentence` is about the distributions, `issued` holds the errors of the levels as drawn, and `words` has both.
     """
     if engine is None:
         words = "No outcome has been learned yet, so there is nothing to certify."
         return {"rounds": 0, "holds": None, "sentence": words, "words": words}
-    found = engine.certificate()
-    rate, bound = (found.psreg / found.rounds) ** 0.5, (found.bound / found.rounds) ** 0.5
+    result = engine.certificate()
+    rate, bound = (result.psreg / result.rounds) ** 0.5, (result.bound / result.rounds) ** 0.5
     useful = bound < 0.5  # always forecasting ½ is off by no more
     allows = f"; the guarantee computed along the way allows {100 * bound:.1f} points" if useful else ""
     words = (
-        f"After {found.rounds:,} outcomes the best correction of every level by a linear function of the coordinates "
+        f"After {result.rounds:,} outcomes the best correction of every level by a linear function of the coordinates "
         f"would have changed the forecasts by {100 * rate:.1f} points (root mean square over the distributions that "
         f"levels were drawn from){allows}."
     )
-    return {**found.as_dict(), "holds": found.holds(), "sentence": words, "words": str(found)}
+    return {**result.as_dict(), "holds": result.holds(), "sentence": words, "words": str(result)}

@@ -1,10 +1,304 @@
-"""The store: where the log, the snapshots and the tokens are kept."""
+"""Stores: where events, snapshots and tokens are kept; SQLite in a file, or PostgreSQL."""
 
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from typing import Any, Protocol, TypeVar
+
+import apsw
 
 from swapcal.service.events import Event
-from swapcal.service.sql import Conflict, KeptSnapshot, Occupied, Removal, StoreError, TokenRow, Unavailable, Unreadable
+from swapcal.service.sql import (
+    COLUMNS,
+    Conflict,
+    KeptSnapshot,
+    Occupied,
+    Pool,
+    Removal,
+    SqlStore,
+    Statement,
+    StoreError,
+    TokenRow,
+    Unavailable,
+    Unreadable,
+    check_version,
+    definitions,
+)
+
+# `FileLock`: at most one process at a time is the learner of a file; its end, however sudden, frees it.
+
+
+class FileLock:
+    """A lock on a file next to the store, held until it is released or the process ends.
+
+    The system keeps it, not the lock file's existence: after a crash nothing has to be cleaned up.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._file = os.open(f"{path}-lock", os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+        try:
+            _lock(self._file)
+        except OSError:
+            holder = _holder(self._file)
+            os.close(self._file)
+            raise Occupied(
+                f"store: given {path}, in which another process ({holder}) is learning, expected one process per file; "
+                "stop that one, or use PostgreSQL where several should stand by for each other"
+            ) from None
+        os.ftruncate(self._file, 0)
+        os.write(self._file, str(os.getpid()).encode())
+
+    def leave(self) -> None:
+        """Free the file; the lock file stays, since removing it could let two processes in."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
+def _holder(file: int) -> str:
+    text = os.read(file, 20).decode("ascii", "replace")
+    return f"number {text}" if text.isdecimal() else "of unknown number"
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(file: int) -> None:
+        # Far behind the number that is written at the start, which others must be able to read.
+        os.lseek(file, 1 << 20, os.SEEK_SET)
+        msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+        os.lseek(file, 0, os.SEEK_SET)
+else:
+    import fcntl
+
+    def _lock(file: int) -> None:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+TYPES = {"text": "TEXT", "integer": "INTEGER", "real": "REAL", "blob": "BLOB", "strict": " STRICT"}
+BUSY = 5_000
+"""Milliseconds to wait for a command that is writing a token or pruning."""
+COMMON = f"PRAGMA busy_timeout = {BUSY}; PRAGMA trusted_schema = 0; PRAGMA cache_size = -16384;"
+# The two of macOS: there a plain fsync leaves the data in the drive's cache.
+WRITING = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA fullfsync = 1; PRAGMA checkpoint_fullfsync = 1;"
+LEARNING = f"PRAGMA journal_size_limit = {64 << 20};"
+VISITING = "PRAGMA wal_autocheckpoint = 0;"
+PATIENT = "PRAGMA busy_timeout = 60000;"
+"""For a command: a learner under load leaves only short gaps to write in, and it looks for one ten times a second."""
+INSERT = f"INSERT INTO events ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)"
+STEP = 200
+"""Pages given back at a time."""
+ABOUT = f"SELECT {COLUMNS} FROM events WHERE forecaster = ? AND id = ?"
+
+Result = TypeVar("Result")
+
+
+class SQLiteStore(SqlStore):
+    """One writer connection, behind a lock; readers have others and never wait for it."""
+
+    def __init__(self, path: str, *, learner: bool = False, create: bool = False) -> None:
+        self._path = os.path.abspath(path)
+        self._turn = threading.Lock()
+        self._writer: apsw.Connection | None = None
+        self._readers = Pool(lambda: self._connect(VISITING + "PRAGMA query_only = 1;"), _close)
+        self._file_lock: FileLock | None = None
+        self._find(create)
+        self._file = _identity(self._path)
+        try:
+            self._file_lock = FileLock(self._path) if learner else None
+            self._prepare(create)
+        except BaseException:
+            self.close()
+            raise
+
+    def claim(self, forecaster: str) -> bool:
+        """Return whether this store was opened for a learner: the file was claimed as a whole."""
+        return self._file_lock is not None
+
+    def holds(self, forecaster: str) -> bool:
+        """Return whether this store was opened for a learner."""
+        return self._file_lock is not None
+
+    def append(self, events: Sequence[Event]) -> None:
+        """Write all events or none, durably."""
+        if self._file_lock is None:
+            raise Conflict(f"store: given {self._path} opened for reading, expected learner=True to append events")
+        self._transaction(lambda writer: writer.executemany(INSERT, events))
+
+    def about(self, forecaster: str, ids: Sequence[str]) -> list[Event]:
+        """Return everything stored under these ids, in order."""
+        with self._translated(), self._readers.lent() as reader:
+            rows = reader.executemany(ABOUT, [(forecaster, name) for name in dict.fromkeys(ids)])
+            return sorted(map(Event._make, rows), key=lambda event: event.seq)
+
+    def shrink(self) -> None:
+        """Give back the space that was pruned, page by page, so that a learner never waits long."""
+        while self._read("PRAGMA freelist_count") != [(0,)]:
+            self._transaction(lambda writer: writer.execute(f"PRAGMA incremental_vacuum({STEP})").fetchall())
+        with self._turn, self._translated(), suppress(apsw.BusyError):  # busy: the learner is at it
+            if self._writer is not None:
+                self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+
+    def backup(self, path: str) -> None:
+        """Write a copy that is as the store was at one moment, to a new file, while everything goes on."""
+        if os.path.exists(path):
+            raise Unreadable(f"backup: given {path}, which exists, expected the name of a new file")
+        part = f"{path}.part"
+        try:
+            with suppress(FileNotFoundError):
+                os.remove(part)
+            os.close(os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        except OSError as error:
+            raise Unavailable(f"backup: {part} cannot be made: {error.strerror}") from None
+        try:
+            self._copy(part)
+            os.rename(part, path)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                os.remove(part)
+            raise
+        _sync(os.path.dirname(os.path.abspath(path)))
+
+    def _copy(self, part: str) -> None:
+        with self._translated(), closing(self._connect(VISITING)) as connection:
+            connection.execute("VACUUM INTO ?", (part,))
+        _sync(part)
+        with self._translated(), closing(apsw.Connection(part)) as copy:
+            if copy.execute("PRAGMA quick_check(1)").fetchall() != [("ok",)]:
+                raise Unreadable(f"backup: {part} was not read as it was written")
+
+    def ping(self) -> None:
+        """Return if the store can be read; only a commit shows whether the disk has room."""
+        self._check_file()
+        self._read("SELECT value FROM meta WHERE name = 'schema'")
+
+    def close(self) -> None:
+        """Give back the file and all connections."""
+        with self._turn:
+            self._drop_writer()
+        self._readers.clear()
+        if self._file_lock is not None:
+            self._file_lock.leave()
+            self._file_lock = None
+
+    def _read(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        with self._translated(), self._readers.lent() as reader:
+            return reader.execute(statement, values).fetchall()
+
+    def _write(self, *statements: Statement) -> int:
+        def work(writer: apsw.Connection) -> int:
+            before = writer.total_changes()
+            for statement, values in statements:
+                writer.execute(statement, tuple(values))
+            return writer.total_changes() - before
+
+        return self._transaction(work)
+
+    def _check_file(self) -> None:
+        """Refuse a file that was removed or replaced: what is written to it would be gone with this process."""
+        if _identity(self._path) != self._file:
+            raise Unavailable(
+                f"store: given {self._path}, no longer the file that was opened, expected it in its place"
+            )
+
+    def _transaction(self, work: Callable[[apsw.Connection], Result]) -> Result:
+        self._check_file()
+        with self._turn, self._translated():
+            writer = self._writer = self._writer or self._connect_writer()
+            try:
+                writer.execute("BEGIN IMMEDIATE")
+                result = work(writer)
+                writer.execute("COMMIT")
+            except BaseException:
+                self._drop_writer()
+                raise
+            return result
+
+    def _drop_writer(self) -> None:
+        """Close the writer, which takes back what was begun: after a failure nothing is known of its state."""
+        if self._writer is not None:
+            _close(self._writer)
+            self._writer = None
+
+    def _connect_writer(self) -> apsw.Connection:
+        return self._connect(WRITING + (VISITING + PATIENT if self._file_lock is None else LEARNING))
+
+    def _connect(self, settings: str) -> apsw.Connection:
+        connection = apsw.Connection(self._path, flags=apsw.SQLITE_OPEN_READWRITE)
+        # Fetched, since apsw stops after each statement that answers.
+        connection.execute(COMMON + settings).fetchall()
+        return connection
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except apsw.ConstraintError as error:
+            raise Conflict(f"store: {self._path}: {error}; nothing was written") from None
+        except apsw.NotADBError:
+            raise Unreadable(f"store: given {self._path}, which is no SQLite file, expected a store") from None
+        except apsw.Error as error:
+            raise Unavailable(f"store: {self._path}: {error}") from error
+
+    def _find(self, create: bool) -> None:
+        if os.path.exists(self._path):
+            return
+        if not create:
+            raise Unreadable(f"store: given {self._path}, which does not exist, expected the file of a store")
+        try:
+            # Records are private; the write-ahead log takes the same permissions.
+            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
+        except OSError as error:
+            raise Unavailable(f"store: {self._path} cannot be made: {error.strerror}") from None
+
+    def _prepare(self, create: bool) -> None:
+        empty = not self._read("SELECT 1 FROM sqlite_schema LIMIT 1")
+        if empty and create:
+            self._make()
+        elif not self._read("SELECT 1 FROM sqlite_schema WHERE name = 'meta'"):
+            raise Unreadable(f"store: given {self._path}, a SQLite file without our tables, expected a store")
+        check_version(self._path, self._read("SELECT value FROM meta WHERE name = 'schema'")[0][0])
+
+    def _make(self) -> None:
+        with self._translated():
+            # Incremental: pruning gives space back in small steps, without copying the file.
+            maker = self._connect("PRAGMA auto_vacuum = INCREMENTAL;" + WRITING)
+            try:
+                maker.execute("BEGIN IMMEDIATE")
+                if not maker.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall():
+                    for definition in definitions(TYPES):
+                        maker.execute(definition)
+                maker.execute("COMMIT")
+            finally:
+                _close(maker)
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        facts = os.stat(path)
+    except OSError:
+        return None
+    return facts.st_dev, facts.st_ino
+
+
+def _sync(path: str) -> None:
+    """Bring a file, or the names in a folder, to the disk."""
+    if os.name != "posix" and os.path.isdir(path):
+        return
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _close(connection: apsw.Connection) -> None:
+    """Close at once and roll back; an error of an abandoned connection is ignored."""
+    with suppress(apsw.Error):
+        connection.close(True)
+
 
 __all__ = ["Conflict", "Occupied", "Store", "StoreError", "TokenRow", "Unavailable", "Unreadable", "open_store"]
 
@@ -135,8 +429,6 @@ def open_store(url: str, *, learner: bool = False, create: bool = False) -> Stor
     """
     scheme, separator, _ = url.partition("://")
     if not separator:
-        from swapcal.service.sqlite import SQLiteStore
-
         return SQLiteStore(url, learner=learner, create=create)
     if scheme not in ("postgresql", "postgres"):
         raise ValueError(f"store: given {scheme}://…, expected the path of a file or postgresql://…")

@@ -63,10 +63,10 @@ def parent_of(headers: Mapping[bytes, bytes]) -> tuple[str, str, int] | None:
     ('4bf92f3577b34da6a3ce929d0e0e4736', '00f067aa0ba902b7', 1)
     """
     given = headers.get(b"traceparent")
-    found = None if given is None else _PARENT.match(given)
-    if found is None:
+    match = None if given is None else _PARENT.match(given)
+    if match is None:
         return None
-    trace, span, flags = (part.decode() for part in found.groups())
+    trace, span, flags = (part.decode() for part in match.groups())
     return trace, span, int(flags, 16)
 
 

@@ -11,9 +11,9 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
 from urllib.parse import urlsplit
 
-from swapcal.service.api_error import ApiError
 from swapcal.service.hosted import HostedForecaster
 from swapcal.service.queue import Ask
+from swapcal.service.settings import ApiError
 from swapcal.service.worker import Log, Worker
 from swapcal.version import __version__
 
@@ -43,7 +43,7 @@ class Webhook:
     Parameters
     ----------
     worker : Worker
-        Knows the alarms.
+        Has the alarms.
     url : str
         Where to post; http or https.
     log : callable
@@ -82,15 +82,15 @@ class Webhook:
     def _look(self, name: str) -> None:
         seq, before = self._known.get(name, (0, {}))
         try:
-            found: tuple[int, Alarms] | None = self._worker.call(
+            state: tuple[int, Alarms] | None = self._worker.call(
                 lambda promise: Ask(promise, name, lambda hosted: alarms_of(hosted, seq)), LONGEST
             )
         except (ApiError, TimeoutError, CancelledError):
             return  # the next look retries
-        if found is None:
+        if state is None:
             return
-        now = {group: before.get(group, alarm) for group, alarm in found[1].items()}
-        self._known[name] = found[0], now
+        now = {group: before.get(group, alarm) for group, alarm in state[1].items()}
+        self._known[name] = state[0], now
         for group in now.keys() - before.keys():
             self._enqueue("alarm", name, now[group])
         for group in before.keys() - now.keys():

@@ -9,13 +9,12 @@ from typing import Any
 
 from msgspec import Raw
 
-from swapcal.service.api_error import ApiError, unavailable
 from swapcal.service.commands import CommandHandler
 from swapcal.service.events import MADE, Event, encoded, id_histories
 from swapcal.service.hosted import HostedForecaster, fresh_forecaster
 from swapcal.service.messages import ForecastIn, OutcomeRowIn
 from swapcal.service.queue import ORDER, TICK, Ask, Job, Make, Metrics, Promise, Write, WriteQueue
-from swapcal.service.settings import Limits, Settings, from_body, to_body
+from swapcal.service.settings import ApiError, Limits, Settings, from_body, to_body, unavailable
 from swapcal.service.snapshots import Snapshotter, recover
 from swapcal.service.sql import Conflict, StoreError
 from swapcal.service.store import Store
@@ -33,7 +32,7 @@ Log = Callable[..., None]
 
 
 def _silent(event: str, **facts: Any) -> None:
-    """Say nothing."""
+    """Write no log."""
 
 
 def answer_at_once(answers: Sequence[Answer]) -> None:
@@ -149,7 +148,7 @@ class Worker:
         self._snapshotter.keep_all(self.forecasters)
 
     def _step(self, wait: float) -> tuple[bool, bool]:
-        """Do one batch and what is due beside it; return whether windows are behind, and whether it was the last."""
+        """Do one batch and due work; return whether windows are behind, and whether it was the last batch."""
         batch, last = self._queue.take(self._commit, wait)
         behind = False
         try:
@@ -169,9 +168,9 @@ class Worker:
         writes = [job for job in batch if isinstance(job, Write)]
         if writes:
             self.answer(self._written(writes))
-        asked = [job for job in batch if isinstance(job, Ask)]
-        if asked:
-            self.answer([(job.promise, self._caught(lambda job=job: self._asked(job))) for job in asked])  # type: ignore[misc]
+        reads = [job for job in batch if isinstance(job, Ask)]
+        if reads:
+            self.answer([(job.promise, self._caught(lambda job=job: self._asked(job))) for job in reads])  # type: ignore[misc]
 
     def _caught(self, work: Callable[[], Any]) -> Any:
         try:
@@ -258,9 +257,9 @@ class Worker:
                     answers += [(job.promise, refusal) for job in own]
                     continue
                 began = time.time_ns()
-                found, made = self._apply(hosted, own)
+                written, made = self._apply(hosted, own)
                 stamp(own, LEARN, began)
-                answers += found
+                answers += written
                 events += made
             if events:
                 began = time.time_ns()
@@ -279,8 +278,8 @@ class Worker:
         for kind in ORDER:
             same = [job for job in jobs if job.kind == kind]
             if same:
-                found = iter(getattr(handler, kind)([row for job in same for row in job.rows]))
-                answers += [(job.promise, [next(found) for _ in job.rows]) for job in same]
+                results = iter(getattr(handler, kind)([row for job in same for row in job.rows]))
+                answers += [(job.promise, [next(results) for _ in job.rows]) for job in same]
         return answers, handler.events
 
     def _settle_windows(self, *, busy: bool = False) -> bool:
@@ -379,18 +378,22 @@ class Worker:
         elif hosted is None and not self.store.last(name):
             pass  # it was never made
         else:
-            found = recover(self.store, name)
+            recovered = recover(self.store, name)
             self.metrics.rebuilds += 1
-            self._hold(found.hosted, found.snapshot)
-            facts = {"snapshot": found.snapshot, "replayed": found.replayed, "seconds": round(found.seconds, 3)}
+            self._hold(recovered.hosted, recovered.snapshot)
+            facts = {
+                "snapshot": recovered.snapshot,
+                "replayed": recovered.replayed,
+                "seconds": round(recovered.seconds, 3),
+            }
             self.log("ready", forecaster=name, **facts)
         del self._lost[name]
 
 
 def _traces(jobs: Sequence[Write]) -> dict[str, list[str]]:
     """Return what a log line of a batch has besides, if requests of it are traced."""
-    found = [job.trace.id for job in jobs if job.trace is not None]
-    return {"traces": found} if found else {}
+    traces = [job.trace.id for job in jobs if job.trace is not None]
+    return {"traces": traces} if traces else {}
 
 
 def warm() -> None:

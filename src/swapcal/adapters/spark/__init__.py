@@ -8,7 +8,6 @@ except ModuleNotFoundError:
     ) from None
 
 from swapcal.adapters.spark.forecasting import forecast
-from swapcal.adapters.spark.judging import audit, monitor
-from swapcal.adapters.spark.models import Fitted, fit, score
+from swapcal.adapters.spark.models import Fitted, audit, fit, monitor, score
 
 __all__ = ["Fitted", "audit", "fit", "forecast", "monitor", "score"]

@@ -16,9 +16,9 @@ from swapcal.archive import State, copied
 from swapcal.live.status import ENOUGH
 from swapcal.monitor import Monitor
 from swapcal.service import status
-from swapcal.service.api_error import ApiError
 from swapcal.service.endpoint import ServiceContext
 from swapcal.service.hosted import HostedForecaster
+from swapcal.service.settings import ApiError
 from swapcal.service.sql import StoreError
 
 # View: everything a page shows of a forecaster, as plain JSON data.
@@ -46,7 +46,7 @@ class Seen(NamedTuple):
     figures: Figures
     seconds: float
     monitor: State | None = None
-    """a copy, to be read beside the learning thread: the intervals of many groups take a while"""
+    """a copy, to be read outside the learning thread: the intervals of many groups take a while"""
 
 
 def see(hosted: HostedForecaster, known: int | None = None) -> Seen | None:
@@ -54,9 +54,9 @@ def see(hosted: HostedForecaster, known: int | None = None) -> Seen | None:
     if hosted.seq == known:
         return None
     began = time.perf_counter()
-    found: Figures = msgspec.to_builtins(status.describe(hosted))
+    figures: Figures = msgspec.to_builtins(status.describe(hosted))
     monitor = copied(hosted.monitor.to_state())
-    return Seen({**found, "state": state(found)}, time.perf_counter() - began, monitor)
+    return Seen({**figures, "state": state(figures)}, time.perf_counter() - began, monitor)
 
 
 def completed(seen: Seen) -> Figures:
@@ -83,13 +83,13 @@ def see_briefly(hosted: HostedForecaster, known: int | None = None) -> Seen | No
     if hosted.seq == known:
         return None
     began = time.perf_counter()
-    found: Figures = msgspec.to_builtins(status.describe(hosted))
-    brief = {name: found[name] for name in BRIEF}
+    figures: Figures = msgspec.to_builtins(status.describe(hosted))
+    brief = {name: figures[name] for name in BRIEF}
     evidence = hosted.monitor.test().log10_wealth
-    return Seen({**brief, "state": state(found), "evidence": evidence}, time.perf_counter() - began)
+    return Seen({**brief, "state": state(figures), "evidence": evidence}, time.perf_counter() - began)
 
 
-def state(found: Mapping[str, Any]) -> dict[str, str]:
+def state(figures: Mapping[str, Any]) -> dict[str, str]:
     """Return how a forecaster stands: a kind for the page, a title, and what to do.
 
     Examples
@@ -97,19 +97,19 @@ def state(found: Mapping[str, Any]) -> dict[str, str]:
     >>> state({"forecasts": 3, "labels": 0, "alarmed": False, "alarms": 0})["title"]
     'Waiting for the first outcome'
     """
-    if not found["forecasts"]:
+    if not figures["forecasts"]:
         return _state("empty", "Waiting for the first forecast", "Send it a record; docs/service.md shows how.")
-    if not found["labels"]:
+    if not figures["labels"]:
         return _state("waiting", "Waiting for the first outcome", "Report outcomes as they become known.")
-    if found["alarms"]:
-        many = "1 group" if found["alarms"] == 1 else f"{found['alarms']:,} groups"
+    if figures["alarms"]:
+        many = "1 group" if figures["alarms"] == 1 else f"{figures['alarms']:,} groups"
         return _state("alarm", f"Off for {many}", "Look at the alarms below: they say for whom, which way, since when.")
-    if found["alarmed"]:
+    if figures["alarmed"]:
         return _state("alarm", "Some group is off", "No single group stands out yet; look at the groups below.")
-    if found.get("warnings"):
-        return _state("alarm", "Values are missing", " ".join(found["warnings"]))
-    unusual = found.get("outcome_warnings", [])
-    if found["labels"] < EARLY or found.get("early"):
+    if figures.get("warnings"):
+        return _state("alarm", "Values are missing", " ".join(figures["warnings"]))
+    unusual = figures.get("outcome_warnings", [])
+    if figures["labels"] < EARLY or figures.get("early"):
         few = f"Figures settle after a few hundred outcomes, {EARLY} at least, and {ENOUGH} of either kind."
         return _state("early", "Too early to tell", " ".join([few, *unusual]))
     if unusual:
@@ -174,11 +174,11 @@ class Copy:
         """Return the certificate, with errors and bounds as rates; None before the first outcome."""
         if not self.labels or self._engine is None:
             return None
-        found = self._engine.certificate()
+        result = self._engine.certificate()
         names = ("psreg", "bound", "theorem")
-        sums = {name: getattr(found, name) for name in names}
-        rates = {name: None if total is None else (total / found.rounds) ** 0.5 for name, total in sums.items()}
-        return {**found.as_dict(), "holds": found.holds(), "rates": rates}
+        sums = {name: getattr(result, name) for name in names}
+        rates = {name: None if total is None else (total / result.rounds) ** 0.5 for name, total in sums.items()}
+        return {**result.as_dict(), "holds": result.holds(), "rates": rates}
 
 
 class Rates:
@@ -281,10 +281,10 @@ class OverviewReporter:
         names = sorted(await run_in_threadpool(self._context.store.forecasters))
         seconds = sum(await asyncio.gather(*(self._look(name) for name in names)))
         off = status.listed_off({name: self._seen[name].get("evidence") for name in names}, Q)
-        found = sorted(({**self._seen[name], "off": name in {*off}} for name in names), key=urgency)
+        forecasters = sorted(({**self._seen[name], "off": name in {*off}} for name in names), key=urgency)
         words = status.fleet_sentence(len(off), len(names), Q)
-        seq = sum(one.get("seq", 0) for one in found)
-        return Seen({"seq": seq, "forecasters": found, "off": len(off), "sentence": words}, seconds)
+        seq = sum(one.get("seq", 0) for one in forecasters)
+        return Seen({"seq": seq, "forecasters": forecasters, "off": len(off), "sentence": words}, seconds)
 
     async def _look(self, name: str) -> float:
         known = self._seen.get(name, {})

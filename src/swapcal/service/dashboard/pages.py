@@ -13,7 +13,6 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from swapcal.service import routes
-from swapcal.service.api_error import ApiError, unavailable
 from swapcal.service.dashboard.feed import Broadcast, ForecasterReporter, OverviewReporter
 from swapcal.service.dashboard.render import render, static
 from swapcal.service.endpoint import REFUSED, Call, Handler, RequestHandler, ServiceContext, answered
@@ -21,6 +20,7 @@ from swapcal.service.hosted import HostedForecaster
 from swapcal.service.http import JSON, Reply, problem_reply, read_body
 from swapcal.service.messages import DecisionOut, ForecastShown
 from swapcal.service.routes import READ, decided, shown
+from swapcal.service.settings import ApiError, unavailable
 from swapcal.service.worker import settings_in
 
 # Session: the token in a cookie, because browsers send no bearer header of their own; for pages alone.
@@ -48,10 +48,10 @@ def with_token(headers: Headers) -> dict[bytes, bytes]:
 
 def _token(cookies: str) -> str | None:
     try:
-        found = SimpleCookie(cookies).get(COOKIE)
+        cookie_ = SimpleCookie(cookies).get(COOKIE)
     except CookieError:
         return None
-    return found.value if found is not None and 0 < len(found.value) <= LONGEST else None
+    return cookie_.value if cookie_ is not None and 0 < len(cookie_.value) <= LONGEST else None
 
 
 def cookie(token: str, scheme: str) -> str:
@@ -82,7 +82,7 @@ def is_own(scope: Scope, headers: Headers) -> bool:
 
 
 def is_token(text: str) -> bool:
-    """Tell whether a text may be put into a cookie.
+    """Return whether a text may be put into a cookie.
 
     Examples
     --------
@@ -100,8 +100,8 @@ def here(path: str) -> str:
     >>> here("/forecasters/shop?id=a"), here("//evil.example"), here("https://evil.example"), here("")
     ('/forecasters/shop?id=a', '/', '/', '/')
     """
-    plain = path.startswith("/") and path[1:2] not in ("/", "\\") and path.isprintable() and path.isascii()
-    return path if plain else "/"
+    is_local = path.startswith("/") and path[1:2] not in ("/", "\\") and path.isprintable() and path.isascii()
+    return path if is_local else "/"
 
 
 # `Page`: what every page goes through: admission by header or cookie, refusals as pages, strict headers.
@@ -164,7 +164,7 @@ class Page:
         if not self._signs_in:
             return problem_reply(error)
         if error.kind == "unauthorized":
-            return moved(f"/sign-in?next={quote(_asked(call.scope), safe='')}")
+            return moved(f"/sign-in?next={quote(_requested(call.scope), safe='')}")
         return refused(error)
 
 
@@ -179,7 +179,7 @@ def moved(where: str, **more: str) -> Reply:
     return Reply(b"", 303, HTML, {**GUARDS, "location": where, **more})
 
 
-def _asked(scope: Scope) -> str:
+def _requested(scope: Scope) -> str:
     query = scope["query_string"].decode("latin-1")
     path = quote(scope["path"])
     return f"{path}?{query}" if query else path
@@ -213,7 +213,7 @@ async def sign_in(call: Call) -> Reply:
 
 
 async def sign_out(call: Call) -> Reply:
-    """Forget the token."""
+    """Delete the cookie with the token."""
     await _form(call)
     return moved("/sign-in", **{"set-cookie": cookie("", call.scope["scheme"])})
 
@@ -265,7 +265,7 @@ class LookedUp(NamedTuple):
 
     @property
     def largest(self) -> float:
-        """The largest contribution, which the others are drawn beside."""
+        """The largest contribution: the scale of the drawing."""
         terms = self.explanation["terms"] if self.explanation else ()
         return max((abs(term["amount"]) for term in terms), default=0.0)
 
@@ -277,37 +277,37 @@ async def look_up(call: Call) -> LookedUp | None:
     if not id:
         return None
     try:
-        found = await shown(call, id)
+        shown_ = await shown(call, id)
     except ApiError as error:
         return LookedUp(id, loss, trouble=error.detail)
-    if found.record is None:
-        return LookedUp(id, loss, found)
-    explanation = found.explanation or await _explained_now(call, found.record)
-    decisions, trouble = _decisions(found, loss)
-    return LookedUp(id, loss, found, explanation, decisions, trouble)
+    if shown_.record is None:
+        return LookedUp(id, loss, shown_)
+    explanation = shown_.explanation or await _explained_now(call, shown_.record)
+    decisions, trouble = _decisions(shown_, loss)
+    return LookedUp(id, loss, shown_, explanation, decisions, trouble)
 
 
 async def _explained_now(call: Call, record: dict[str, Any]) -> dict[str, Any] | None:
     """Explain the forecast a record would get now; None if the forecaster is not available."""
     try:
-        found: dict[str, Any] = await call.context.ask(call.forecaster, lambda hosted: _preview(hosted, record))
+        explanation: dict[str, Any] = await call.context.ask(call.forecaster, lambda hosted: _preview(hosted, record))
     except ApiError:
         return None
-    return found
+    return explanation
 
 
 def _preview(hosted: HostedForecaster, record: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = hosted.live.preview([record]).explain().to_dict()
-    return found
+    explanation: dict[str, Any] = hosted.live.preview([record]).explain().to_dict()
+    return explanation
 
 
-def _decisions(found: ForecastShown, loss: str) -> tuple[tuple[tuple[DecisionOut, str], ...], str]:
+def _decisions(issued: ForecastShown, loss: str) -> tuple[tuple[tuple[DecisionOut, str], ...], str]:
     """Return what each loss would decide, and why not for the one that was given."""
     wanted = {loss: "the loss you gave", **LOSSES} if loss else LOSSES
     decisions, trouble = [], ""
     for text, words in wanted.items():
         try:
-            decisions.append((decided(found.id, text, found.record or {}, found), words))
+            decisions.append((decided(issued.id, text, issued.record or {}, issued), words))
         except ApiError as error:
             trouble = error.detail
     return tuple(decisions), trouble
@@ -333,20 +333,20 @@ class Dashboard:
         self._broadcasts: dict[str, Broadcast] = {}
 
     def _broadcast(self, context: ServiceContext, name: str) -> Broadcast:
-        found = self._broadcasts.get(name)
-        if found is None:
+        broadcast = self._broadcasts.get(name)
+        if broadcast is None:
             if name == ALL:
-                found = Broadcast(
+                broadcast = Broadcast(
                     context, OverviewReporter(context), lambda figures: render("overview_figures.html", **figures)
                 )
             else:
-                found = Broadcast(
+                broadcast = Broadcast(
                     context,
                     ForecasterReporter(context, name),
                     lambda figures: render("forecaster_figures.html", view=figures),
                 )
-            self._broadcasts[name] = found
-        return found
+            self._broadcasts[name] = broadcast
+        return broadcast
 
     async def _known(self, call: Call) -> Broadcast:
         """Return the broadcast about the forecaster in the address, if there is one."""
@@ -360,7 +360,7 @@ class Dashboard:
         edition, find = await self._broadcast(call.context, ALL).latest(), call.request.query_params.get("find", "")
         html = await edition.html()
         if find.strip():
-            html = await run_in_threadpool(lambda: render("overview_figures.html", **_found(edition.figures, find)))
+            html = await run_in_threadpool(lambda: render("overview_figures.html", **_matching(edition.figures, find)))
         return page("overview.html", figures=html, find=find[:LONGEST], signed=call.context.auth.required)
 
     async def forecaster(self, call: Call) -> Reply:
@@ -375,11 +375,11 @@ class Dashboard:
         )
 
     async def live_overview(self, call: Call) -> Response:
-        """Tell the figures of all forecasters, as they change."""
+        """Send the figures of all forecasters, as they change."""
         return self._stream(call, self._broadcast(call.context, ALL))
 
     async def live(self, call: Call) -> Response:
-        """Tell the figures of one forecaster, as they change."""
+        """Send the figures of one forecaster, as they change."""
         return self._stream(call, await self._known(call))
 
     def _stream(self, call: Call, broadcast: Broadcast) -> Response:
@@ -404,11 +404,11 @@ class Dashboard:
 
     async def report(self, call: Call) -> Reply:
         """Give the audit's report as a file."""
-        found = await routes.report(call)
-        return Reply(found.content, found.status_code, found.media, {**(found.more or {}), **_attachment(call, "html")})
+        page = await routes.report(call)
+        return Reply(page.content, page.status_code, page.media, {**(page.more or {}), **_attachment(call, "html")})
 
 
-def _found(figures: Mapping[str, Any], find: str) -> dict[str, Any]:
+def _matching(figures: Mapping[str, Any], find: str) -> dict[str, Any]:
     """Return the overview's figures of the forecasters in whose name and state all words occur."""
     words = find.lower().split()
     texts = [

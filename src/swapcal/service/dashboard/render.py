@@ -16,8 +16,8 @@ from swapcal.report.findings import GroupRow, Level, Word
 from swapcal.report.groups import glyph, reach
 from swapcal.report.html import DASH, Html, count, figure, finite, percent, points, tag
 from swapcal.report.reliability import predicted_against_observed
-from swapcal.service.api_error import ApiError
 from swapcal.service.endpoint import Call
+from swapcal.service.settings import ApiError
 from swapcal.version import __version__
 
 # Static files: styles, scripts and the icon, from memory, under addresses that change with their content.
@@ -51,20 +51,20 @@ def file(name: str) -> File | None:
 
 def address(name: str) -> str:
     """Return where a file is; its content is part of the address, so it may be kept for ever."""
-    found = file(name)
-    assert found is not None, f"{name} is one of ours"
-    return f"/static/{name}?{found.digest}"
+    asset = file(name)
+    assert asset is not None, f"{name} is one of ours"
+    return f"/static/{name}?{asset.digest}"
 
 
 async def static(call: Call) -> Response:
     """Send a file."""
     name = str(call.scope["path_params"]["file"])
-    found = file(name)
-    if found is None:
+    asset = file(name)
+    if asset is None:
         raise ApiError("unknown", f"file: given {name[:80]!r}, expected one of ours")
-    lasting = call.scope["query_string"].decode("latin-1") == found.digest
-    headers = {"content-type": found.media, **({"cache-control": FOREVER} if lasting else {})}
-    return Response(found.content, headers=headers)
+    lasting = call.scope["query_string"].decode("latin-1") == asset.digest
+    headers = {"content-type": asset.media, **({"cache-control": FOREVER} if lasting else {})}
+    return Response(asset.content, headers=headers)
 
 
 # Pictures: drawn on the server in the language of the report, so that they need no script.
@@ -74,7 +74,7 @@ WIDE, HIGH = 160, 14
 
 
 def reliability(curve: Sequence[Mapping[str, float]]) -> Html:
-    """Draw observed rates against forecasts, with the band that chance allows."""
+    """Draw observed rates against forecasts, with the band of chance."""
     levels = [
         Level(
             v=row["forecast"],
@@ -144,25 +144,25 @@ UNITS = ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes"))
 @cache
 def environment() -> Environment:
     """Return the templates; everything they insert is escaped."""
-    found = Environment(
+    jinja = Environment(
         loader=PackageLoader("swapcal.service.dashboard"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters |= {"count": count, "figure": figure, "percent": percent, "points": points}
-    found.filters |= {"duration": duration, "moment": moment, "pace": pace, "value": value, "log10": math.log10}
-    found.filters |= {"second": second, "setting": setting, "in_points": in_points}
-    found.tests["shows"] = lambda amount: abs(amount) >= LEAST
-    found.globals |= {"static": address, "version": __version__, "half_axis": half_axis}
+    jinja.filters |= {"count": count, "figure": figure, "percent": percent, "points": points}
+    jinja.filters |= {"duration": duration, "moment": moment, "pace": pace, "value": value, "log10": math.log10}
+    jinja.filters |= {"second": second, "setting": setting, "in_points": in_points}
+    jinja.tests["shows"] = lambda amount: abs(amount) >= LEAST
+    jinja.globals |= {"static": address, "version": __version__, "half_axis": half_axis}
     for picture in (reliability, interval, bar, bars):
-        found.globals[picture.__name__] = _marked(picture)
-    return found
+        jinja.globals[picture.__name__] = _marked(picture)
+    return jinja
 
 
 def _marked(picture: Any) -> Any:
-    """Tell the templates that a picture is markup: its texts are escaped where it is drawn."""
+    """Return a picture marked as safe for the templates: its texts are escaped where it is drawn."""
     return lambda *given, **named: Markup(picture(*given, **named))
 
 
