@@ -214,3 +214,18 @@ class StoreChecks:
         assert sum(steps) == 2 * many - 2
         store.shrink()
         assert [event.seq for event in store.events("a")] == [1, 1 + many, last]
+
+    def test_an_id_whose_last_event_is_at_the_boundary_stays(self, store):
+        store.append([made("a"), forecast("a", 2, "x"), outcome("a", 3, "x"), forecast("a", 4, "y")])
+        store.keep_snapshot("a", 4, b"state")
+        assert store.loss("a", 3).events == store.loss("a", 3, waiting=True).events == 0
+        assert sum(store.prune("a", 3, waiting=True)) == 0
+        assert store.loss("a", 4).events == 2
+        assert sum(store.prune("a", 4)) == 2
+
+    def test_a_forecast_learned_as_silence_is_settled(self, store):
+        silence = outcome("a", 3, "x")._replace(kind="silence")
+        store.append([made("a"), forecast("a", 2, "x"), silence, forecast("a", 4, "y")])
+        store.keep_snapshot("a", 4, b"state")
+        assert store.loss("a", 4).events == 2
+        assert sum(store.prune("a", 4)) == 2

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from swapcal import Audit
-from swapcal.audit.evidence import stretches
+from swapcal.audit.evidence import MOST_SMALL, Standstill, _too_long, stretches
 from swapcal.audit.intervals import Null, Window, _overspread, _prices
 from swapcal.audit.null import _flipped
 from swapcal.audit.verdict import ALPHA, COVERED_SHARE
@@ -217,6 +217,25 @@ def test_chance_rare_events_and_short_stretches_are_not_reported():
     _, y, time = standing_still(slice(3600, None), dated=False)
     sure = np.where(np.arange(4000) >= 3600, 0.9999, 0.4)
     assert stretches(Audit(sure, y, time=time).sums.timeline) == []
+
+
+def test_a_stretch_is_too_long_for_all_the_places_where_it_could_begin():
+    """2⁻²⁰ is below one in a million; that one of 1,000 rows begins a stretch as unlikely is so from 30 rows on."""
+    stretch = Standstill("first", "last", 1, 20, 0.5, 0.5)
+    assert [_too_long(stretch._replace(rows=rows), 1000) for rows in (20, 29, 30)] == [False, False, True]
+    assert not _too_long(stretch._replace(rows=30, usual=0.9), 1000), "the usual rate explains it"
+    assert not _too_long(stretch._replace(rows=30, predicted=0.9), 1000), "the predictions explain it"
+    assert _too_long(stretch._replace(rows=30, outcome=0), 1000)
+    assert [_too_long(stretch._replace(rows=40), rows) for rows in (8000, 8001)] == [True, False], "one in 200 rows"
+
+
+def test_each_of_very_many_small_groups_is_unresolved_and_what_joins_them_is_no_group():
+    rng = np.random.default_rng(3)
+    p, many = rng.uniform(0.2, 0.6, 6000), MOST_SMALL + 200
+    groups = {"who": [f"w{k % many}" for k in range(6000)], "half": np.where(np.arange(6000) < 3000, "a", "b")}
+    audit = Audit(p, rng.random(6000) < p, groups=groups)
+    assert audit.verdict().word == "no error found"
+    assert audit.verdict().unresolved == many
 
 
 def test_log_loss_has_one_rule():

@@ -10,8 +10,10 @@ from swapcal.batch.correction import (
     PENALTIES,
     Correction,
     ScoreMoments,
+    Scorer,
     SparseRegressors,
     _best_penalty,
+    _Problem,
     left_out,
     logit,
     plan,
@@ -131,6 +133,42 @@ def test_penalties_are_told_apart_on_as_few_folds_as_have_enough_rows(monkeypatc
             monkeypatch.setattr(correction_module, "_left_out_loss", loss)
             assert _best_penalty(None, parts, moments, np.zeros(2)) == best
             assert seen == set(range(folds))
+
+
+@pytest.mark.parametrize(("seed", "n", "d", "strength"), [(3, 250, 30, 0.1), (2, 400, 25, 0.3)])
+def test_one_step_finds_the_penalty_that_is_best_out_of_fold(seed, n, d, strength):
+    """As if the solution of every penalty without every fold had been computed; other starts lead to others."""
+    rng = np.random.default_rng(seed)
+    table = Table({f"x{j}": rng.normal(size=n) for j in range(d)})
+    X = np.column_stack([table.numbers(f"x{j}") for j in range(d)])
+    slopes = rng.normal(size=d) * strength / np.sqrt(d)
+    y, folds = (rng.random(n) < expit(3.0 * X @ slopes)).astype(float), rng.permutation(n) % 5
+    rows, given = FittedEncoder.learn(table, []).encode(table), np.zeros(n)
+    design, width = plan(FittedEncoder.learn(table, []), rows, given, scored=True)
+    problem = _Problem(design, width, given, rows, y, np.ones(n), 4)
+    parts = [np.flatnonzero(folds == k) for k in range(5)]
+    b = problem.solve([problem.sample(n)], problem.prior, correction_module.ROUGHLY)[0]
+    chosen = _best_penalty(problem, parts, [problem.moments(part, b) for part in parts], b)
+
+    def loss(penalty):
+        problem.penalty, total = penalty, 0.0
+        for part in parts:
+            without = problem.solve([other for other in parts if other is not part], problem.prior, 1e-9)[0]
+            logits = problem.regressors.dots(part, without[None])[0]
+            total += float(np.sum(np.logaddexp(0.0, logits) - y[part] * logits))
+        return total
+
+    assert chosen == min(PENALTIES, key=loss)
+
+
+@pytest.mark.parametrize(
+    ("y", "weight", "rate"), [([0] * 8, [1] * 8, 1 / 10), ([1, 0, 0, 0] * 2, [3, 1, 1, 1] * 2, 7 / 14)]
+)
+def test_without_a_score_the_base_is_the_rate_as_if_one_outcome_of_either_kind_came_first(y, weight, rate):
+    table = Table({"x": np.arange(8.0)})
+    features, y, weight = FittedEncoder.learn(table, []), np.array(y, float), np.array(weight, float)
+    scorer, _ = Scorer.fit(features, features.encode(table), y, weight, np.arange(8) % 2)
+    assert expit(scorer.base) == pytest.approx(rate, abs=1e-12)
 
 
 def listed_with_a_rare_text():

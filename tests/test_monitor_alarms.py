@@ -893,3 +893,26 @@ def test_the_start_of_a_change_is_that_of_a_bet_that_was_made():
     monitor = Monitor(level_ranges=False, stakes=(0.01,), run_length=10, tolerance=1e-4)
     log = monitor.add({}, np.full(200, 0.5), np.tile([1, 0], 100))._bets.logged()
     assert {*log[log[:, SIDE] == 0][:, ENDED + 1 + SPAN].tolist()} == {2.0}
+
+
+def test_a_run_is_explained_by_the_forecasts_or_by_the_rate_of_all_other_rows():
+    def unlikely(outcome, predicted, ones, rows, length=60):
+        return evidence.is_unlikely(np.array([outcome, length, predicted * length, 0.0, 0.0]), ones, rows)
+
+    assert unlikely(1.0, 0.5, 60 + 20, 100)  # of the 40 others every second one is 1; of all, run included, 80 %
+    assert not unlikely(1.0, 0.5, 60 + 36, 100)
+    assert not unlikely(1.0, 0.9, 60 + 20, 100)
+    assert unlikely(0.0, 0.5, 20, 100)
+    assert not unlikely(0.0, 0.5, 4, 100)
+    assert not unlikely(0.0, 0.1, 20, 100)
+    assert unlikely(1.0, 0.5, 60, 60)  # there are no others
+    assert [unlikely(1.0, 0.1, length, length, length) for length in (19, 20)] == [False, True]
+    assert not unlikely(0.5, 0.1, 60, 100), "no outcome of either kind"
+
+
+def test_fifty_rows_of_a_range_say_how_sure_a_forecast_is():
+    for rows, forecasts in ((49, (0.1, 0.5)), (50, (0.25, 0.5))):
+        p = np.r_[np.full(rows, 0.3), np.full(80, 0.1), np.full(200, 0.8)]
+        (found,) = Monitor().add({}, p, np.arange(len(p)) % 2).around({}, 0.3)
+        assert found["forecasts"] == forecasts
+        assert found["rows"] == np.sum((p >= forecasts[0]) & (p < forecasts[1]))

@@ -13,7 +13,7 @@ pytest.importorskip("apsw")
 import apsw
 
 from swapcal.service.events import Event
-from swapcal.service.sql import PASSED, REMOVE_IDS, REMOVE_SETTLED, SETTLED
+from swapcal.service.sql import PASSED, REMOVE_IDS, REMOVE_SETTLED, SETTLED, Pool
 from swapcal.service.store import Conflict, Occupied, Unavailable, Unreadable, open_store
 from tests.store_checks import StoreChecks, forecast, made
 
@@ -248,3 +248,21 @@ def test_a_file_that_was_removed_takes_no_more_events(tmp_path: Path) -> None:
             store.ping()
     finally:
         store.close()
+
+
+def test_after_a_failure_the_connections_that_are_free_are_closed_too() -> None:
+    closed: list[int] = []
+    numbers = iter(range(9))
+    pool = Pool(lambda: next(numbers), closed.append)
+    with pool.lent(), pool.lent():
+        pass
+
+    def fail() -> None:
+        with pool.lent():
+            raise OSError("gone")
+
+    with pytest.raises(OSError, match="gone"):
+        fail()
+    assert closed == [0, 1]
+    with pool.lent() as fresh:
+        assert fresh == 2
