@@ -4,7 +4,6 @@ import errno
 import json
 import logging
 import math
-import re
 import signal
 import sys
 import threading
@@ -24,7 +23,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from swapcal._display import counted, named, share
+from swapcal._display import INSEPARABLE, counted, named, share
 from swapcal.archive import put_text
 from swapcal.cli import BAD_INPUT, PIPE_CLOSED, STOPPED, advice
 from swapcal.cli.options import Printing, Spoken
@@ -85,10 +84,6 @@ class Output(Console):
         if settings.get("markup") is False and not settings.get("soft_wrap"):
             objects = tuple(lines_of(each, self.width) if isinstance(each, str) else each for each in objects)
         super().print(*objects, **settings)
-
-
-INSEPARABLE = re.compile(r"(?<=\d) (?=%)|(?<=\bp) (?=[=<≤])|(?<=[=<≤]) (?=\d)")
-"""Blanks inside "95 %" and "p ≤ 0.001", at which no line ends."""
 
 
 def lines_of(text: str, width: int) -> str:
