@@ -315,6 +315,12 @@ def test_the_price_of_a_cell_is_that_of_its_part_of_the_variance():
     np.testing.assert_allclose(price, [[np.sqrt(2.0 * np.log(4.0)), 0.0], [0.0, 0.0]])
 
 
+def test_a_constant_whose_variance_is_rounding_has_no_usable_cell():
+    root, price = _prices(np.array([[1e-17, 4.0], [-1e-18, 9.0]]), np.full((2, 2), True))
+    np.testing.assert_array_equal(root, [[np.inf, 2.0], [np.inf, 3.0]])
+    assert np.isfinite(price).all()
+
+
 def test_an_interval_reaches_as_far_as_its_farther_end():
     ones = np.ones(2)
     low, high = np.array([-0.3, 0.1]), np.array([0.1, 0.3])

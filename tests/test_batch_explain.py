@@ -144,6 +144,20 @@ def test_terms_are_named_by_category_and_as_missing() -> None:
     assert Explanation.from_dict(why[5].to_dict()) == why[5]
 
 
+def test_a_column_that_was_always_missing_contributes_nothing_until_it_has_a_value() -> None:
+    X, y = table(1500)
+    X = X[["age", "town"]].assign(never=np.nan, nothing=pd.Series([None] * len(X), dtype=object))
+    model = SwapClassifier(correction="linear", random_state=0).fit(X, y)
+    importance = model.feature_importances(X.head(50)).set_index("column")["importance"]
+    assert (importance[["never", "nothing"]] == 0.0).all()
+    assert (importance[["age", "town"]] > 0.0).all()
+    later = X.head(1).assign(never=1.0)
+    amounts = {term.name: term.amount for term in model.explain(later)[0].terms}
+    p = model.predict_proba(pd.concat([X.head(1), later]))[:, 1]
+    assert amounts["never"] != 0.0
+    assert p[0] != p[1]
+
+
 def test_the_score_of_an_estimator_is_a_term() -> None:
     X, y = table(1500)
     numbers = X[["age", "income"]].fillna(0.0)

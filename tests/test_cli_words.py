@@ -1,6 +1,7 @@
 """What commands say of themselves: every command in the list, and no word that only the theory's readers know."""
 
 from importlib import import_module
+from io import StringIO
 
 import pytest
 
@@ -8,7 +9,20 @@ typer = pytest.importorskip("typer")
 pytest.importorskip("pyarrow")
 
 from swapcal.cli import COMMANDS, PANELS, _app  # noqa: E402
+from swapcal.cli.progress import Output  # noqa: E402
 from tests.fresh import ROOT, python  # noqa: E402
+
+
+def test_lines_of_a_narrow_terminal_keep_numbers_and_their_signs_together() -> None:
+    text = "  The gap is 3.5 points (95 % from 1.2 to 5.8, 760 rows, p ≤ 0.001)."
+    for width in range(24, 60):
+        file = StringIO()
+        Output(file=file, width=width).print(text, markup=False, highlight=False)
+        lines = file.getvalue().splitlines()
+        assert " ".join(lines).split() == text.split()
+        assert max(map(len, lines)) <= width
+        assert not any(line.rstrip().endswith(("95", "p", "≤")) for line in lines)
+
 
 JARGON = ("SMCal", "F_1", "swap-", "swap multicalib", "witness", "noise floor", "SGD", "AdaGrad", "Newton")
 PLAIN = [name for panel, names in PANELS.items() if panel != "Research" for name in names]

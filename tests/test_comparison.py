@@ -180,7 +180,8 @@ def test_the_report_and_its_twin_hold_both(tmp_path):
     page = render(findings)
     assert "old &lt;b&gt;" in page
     assert "old <b>" not in page
-    assert found.sentence() in page.replace("&lt;", "<").replace("&gt;", ">")
+    assert found.sentence() in page.replace("&lt;", "<").replace("&gt;", ">").replace("\u00a0", " ")
+    assert "95\u00a0% interval" in page
 
 
 @pytest.mark.parametrize(

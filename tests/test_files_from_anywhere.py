@@ -17,6 +17,7 @@ from swapcal.cli.compare import compare
 from swapcal.cli.fit import fit, predict
 from swapcal.cli.forecast import forecast
 from swapcal.cli.monitor import monitor
+from swapcal.cli.rows import unused_columns
 from swapcal.tables.dialect import Dialect, detect
 from swapcal.tables.formats import open_source
 from swapcal.tables.outcomes import ReadAs
@@ -273,3 +274,102 @@ def test_all_columns_with_codes_among_numbers_are_named_at_once(tmp_path: Path) 
     path.write_text("\n".join(["y,diag 1,diag 2", *rows, "1,V57,E9", ""]))
     refused = said(run("fit", path, "--target", "y", "--out", tmp_path / "m"))
     assert "--categorical 'diag 1,diag 2' reads all as categories" in refused
+
+
+def read(path: Path, text: str, kinds: dict[str, ReadAs] | None = None) -> tuple[pa.Table, list[str]]:
+    """Return a file of this text as the commands read features, and the names of its columns."""
+    path.write_text(text, newline="")
+    with open_source(str(path), Dialect(None, "auto", "auto", "auto", "auto", None)) as source:
+        (piece,) = source.pieces(kinds or {}, unnamed=ReadAs.feature)
+        return piece.table, source.columns
+
+
+def test_whole_numbers_with_points_between_thousands_are_numbers(tmp_path: Path) -> None:
+    table, _ = read(tmp_path / "in.csv", "sold;rate\n1.234;1,5\n987;0,25\n-2.500;1.000,5\n")
+    assert table["sold"].to_pylist() == [1234.0, 987.0, -2500.0]
+
+
+def test_values_with_leading_zeros_are_text_and_that_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = "plz,month,x,y\n01067,1,0.5,0\n80331,12,0,1\n"
+    table, _ = read(tmp_path / "in.csv", text)
+    assert table["plz"].to_pylist() == ["01067", "80331"]
+    assert table["month"].to_pylist() == [1, 12]
+    assert table["x"].to_pylist() == [0.5, 0.0]
+    (line,) = [record.getMessage() for record in caplog.records if "plz" in record.getMessage()]
+    assert line == "column 'plz' has values with leading zeros and is read as text; --numeric plz reads numbers"
+    table, _ = read(tmp_path / "in.csv", text, {"plz": ReadAs.numeric})
+    assert table["plz"].to_pylist() == [1067, 80331]
+
+
+TITLED = 'Weekly export,,,,\r\n"Made 3/14/2024, by J",,,,\r\n,,,,\r\nday,sold,score %,,\r\n1/2/2024,Yes,31%,,\r\n'
+
+
+def test_titles_above_the_header_and_empty_columns_are_left_out_and_that_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "in.csv"
+    rows = "".join(f"1/{k % 28 + 1}/2024,{('Yes', 'No')[k % 3 > 0]},{10 + k % 70}%,,\r\n" for k in range(200))
+    table, names = read(path, f"{TITLED}{rows}Total,,,,\r\n")
+    assert names == table.column_names == ["day", "sold", "score %"]
+    done = run("audit", path, "--target", "sold", "--prob", "score %")
+    assert done.exit_code == 0, done.stderr
+    assert said(done).count("in.csv: 3 lines above the header left out") == 1
+    assert said(done).count("in.csv: 2 columns without a name or values left out") == 1
+    assert "left out 1 of 202 rows (0.5%) without an outcome" in said(done)
+    path.write_text(f"{TITLED}1/3/2024,No,1,2,3,4\r\n", newline="")
+    assert "row 2 (line 6): given 6 fields" in said(run("audit", path, "--target", "sold", "--prob", "score %"))
+
+
+@pytest.mark.parametrize("text", ["sold\n1,0\n0,1\n", "sold\na,b\n", "a,b,c\n1,2,3,4\n", "a;b\n1;2\n"])
+def test_a_first_line_that_may_be_a_header_is_one(tmp_path: Path, text: str) -> None:
+    (tmp_path / "in.csv").write_text(text)
+    with open_source(str(tmp_path / "in.csv"), Dialect(None, "auto", "auto", "auto", "auto", None)) as source:
+        assert source.columns == text.split("\n")[0].replace(";", ",").split(",")
+
+
+@pytest.mark.parametrize("command", ["fit", "compare"])
+def test_a_line_of_totals_is_left_out_like_every_row_without_an_outcome(command: str, tmp_path: Path) -> None:
+    rng, path = np.random.default_rng(3), tmp_path / "in.csv"
+    p = rng.uniform(0.1, 0.9, 200)
+    rows = [f"{k},{a:.3f},{int(rng.random() < a)}" for k, a in enumerate(p)]
+    path.write_text("\n".join(["x,score,y", *rows, "Total,,", ""]))
+    extra = [] if command == "compare" else ["--out", tmp_path / "m"]
+    done = run(command, path, "--target", "y", "--score", "score", *extra)
+    assert done.exit_code == 0, done.stderr
+    assert "left out 1 of 201 rows (0.5%) without an outcome" in said(done)
+    path.write_text("\n".join(["x,score,y", *rows, "Total,,1", ""]))
+    assert "given text 'Total' among numbers" in said(run(command, path, "--target", "y", "--score", "score", *extra))
+
+
+def test_a_score_alone_is_compared_and_fitted(tmp_path: Path) -> None:
+    rng, path = np.random.default_rng(3), tmp_path / "in.csv"
+    p = rng.uniform(0.1, 0.9, 200)
+    path.write_text("score,y,t\n" + "".join(f"{a:.3f},{int(rng.random() < a)},{k}\n" for k, a in enumerate(p)))
+    for drop in (["--drop", "t"], ["--time", "t"]):
+        done = run("compare", path, "--target", "y", "--score", "score", *drop)
+        assert done.exit_code == 0, done.stderr
+        assert "Isotonic and sigmoid see the score alone, and so do the others." in " ".join(done.output.split())
+    assert run("fit", path, "--target", "y", "--score", "score", "--drop", "t", "--out", tmp_path / "m").exit_code == 0
+
+
+def test_hints_for_percentages_and_words_can_be_pasted(tmp_path: Path) -> None:
+    rng, path = np.random.default_rng(3), tmp_path / "in.parquet"
+    p = rng.uniform(10, 90, 300)
+    outcome = np.where(rng.random(300) < p / 100, "good", "so so")
+    pq.write_table(pa.table({"my score": p, "outcome": pa.array(outcome).dictionary_encode()}), path)
+    asked = ["audit", path, "--target", "outcome", "--prob", "my score"]
+    assert "(--positive good or --positive 'so so' names the value that counts as 1)" in said(run(*asked))
+    asked += ["--positive", "good"]
+    assert "they look like percentages: --percent 'my score' divides by 100" in said(run(*asked))
+    done = run(*asked, "--percent", "my score")
+    assert done.exit_code == 0, done.stderr
+    with open_source(str(path), Dialect(percent=("my score",))) as source:
+        (piece,) = source.pieces({"my score": ReadAs.number})
+    np.testing.assert_allclose(piece.table["my score"].to_numpy(), p / 100, rtol=1e-15)
+
+
+def test_sentences_are_called_free_text_and_ids_beside_missing_values_ids() -> None:
+    notes = pa.array([f"The customer called about {k}" for k in range(200)])
+    numbered = pa.array([None, *map(float, range(1, 200))])
+    found = unused_columns(pa.table({"note": notes, "case": numbered, "x": numbered.to_numpy(False) * 0.37}))
+    assert found == {"note": "free text", "case": "an id"}

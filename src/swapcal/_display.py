@@ -1,6 +1,7 @@
 """Representations of public classes in a console and in a notebook: small, escaped, for light and dark themes."""
 
 import html
+import re
 from collections.abc import Iterable, Mapping
 from math import floor, log10
 
@@ -12,6 +13,10 @@ LONGEST = 600
 _FRAME = "display:inline-block;max-width:60em;padding:.4em .9em;border-left:3px solid #888;font-family:sans-serif"
 _TERM = "text-align:left;font-weight:normal;opacity:.7;padding:.1em 1.2em .1em 0;vertical-align:top"
 _VALUE = "text-align:left;padding:.1em 0;font-variant-numeric:tabular-nums"
+
+
+INSEPARABLE = re.compile(r"(?<=\d) (?=%)|(?<=\bp) (?=[=<≤])|(?<=[=<≤]) (?=\d)")
+"""Blanks inside "95 %" and "p ≤ 0.001", at which no line ends."""
 
 
 def display(title: str, sentence: str = "", facts: Mapping[str, object] | None = None) -> str:

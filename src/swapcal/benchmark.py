@@ -6,6 +6,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import pairwise
 from os import PathLike
 from typing import Any, NamedTuple
 
@@ -133,7 +134,8 @@ def in_time_order(
 def _logistic(table: Any, y: Array, scores: Array, learn: Any, judge: Any, without: Sequence[str] = ()) -> Array:
     """Return forecasts of the rows `judge` by a logistic regression on the score and columns, fitted on `learn`."""
     known, judged = _rows(table, learn), _rows(table, judge)
-    encoder = Encoder.learn(known, [name for name in known.columns if name not in without])
+    columns_read = [name for name in known.columns if name not in without]
+    encoder = Encoder.learn(known, columns_read or list(without))  # without other columns the score's own
     columns, judged_columns = (encoder.encode(rows)[:, 1:] / encoder.share for rows in (known, judged))
     return LogisticRegression().fit(scores[learn], columns, y[learn]).predict(scores[judge], judged_columns)
 
@@ -147,7 +149,7 @@ def _stretches(n: int, time: Any, due: Any) -> list[tuple[int, int, Any]]:
     while len(at := np.flatnonzero(seen >= least)):
         starts.append(int(at[0]))
         least = int(np.ceil(GROWTH * seen[at[0]]))
-    return [(a, b, order[: seen[a]]) for a, b in zip(starts, [*starts[1:], n], strict=True)]
+    return [(a, b, order[: seen[a]]) for a, b in pairwise([*starts, n])]
 
 
 def cross_validated(

@@ -203,7 +203,7 @@ class ScanStatistic:
 
 def _prices(variance: Array, usable: Flags) -> tuple[Array, Array]:
     """Return every cell's standard deviation (infinite if it is not usable) and penalty."""
-    usable = usable & (variance > 0)
+    usable = usable & (variance > 0) & (variance[-1] > 0)  # a constant's variance is its rounding, of either sign
     root = np.sqrt(variance, where=usable, out=np.full_like(variance, np.inf))
     part = np.divide(variance, variance[-1], where=usable, out=np.ones_like(variance))
     return root, np.sqrt(-2.0 * np.log(np.minimum(part, 1.0)))

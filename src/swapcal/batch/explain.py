@@ -13,6 +13,7 @@ from swapcal.engine.explanation import Explanation, mean_steps, reveal, reveal_o
 from swapcal.features.encoder import EncodedTable
 from swapcal.features.sources import Name
 from swapcal.kernels.batch import CENTRE
+from swapcal.tables.values import MISSING
 
 SCORE = "score of the model that is corrected"
 START = "reference row"
@@ -44,7 +45,9 @@ class ExplainedColumn(NamedTuple):
 class Attribution:
     """Which columns the predictions of a model come from.
 
-    The reference row has every number at its mean, no category, and the score at its average log-odds. From there a
+    The reference row has every number at its mean, no category, and the score at its average log-odds; a column
+    that had no values in the fit, or only 0, and was missing somewhere, is missing there too: a column that is always
+    missing contributes nothing. From there a
     row's values are revealed one after the other, in several orders, each also backwards; a column's contribution is
     the mean of what its value adds to the prediction. The steps of every order add up to the prediction exactly,
     whatever trees and levels do with the values. Where no more than two columns act together it is the Shapley value.
@@ -112,8 +115,11 @@ class Attribution:
     def _reference(self) -> EncodedTable:
         features = self.model.features
         raw = np.array([[number.centre for number in features.numbers]], np.float64).reshape(1, -1)
-        codes = np.full((1, len(features.categories)), -1, np.int64)
-        return EncodedTable(np.zeros((1, len(features.names))), codes, raw)
+        codes, Z = np.full((1, len(features.categories)), -1, np.int64), np.zeros((1, len(features.names)))
+        never = [k for k, number in enumerate(features.numbers) if number.missing and np.isinf(number.spread)]
+        raw[0, never], Z[0, features.flags[never]] = np.nan, 3.0  # as `EncodedTable` has flags
+        codes[0, [category.texts == [MISSING] for category in features.categories]] = 0
+        return EncodedTable(Z, codes, raw)
 
     @property
     def _average(self) -> float:

@@ -90,7 +90,7 @@ def compare(
             used=tuple(listed(keep_column, source.columns)),
         )
         counted = options.positive_in(target, positive, source)
-        reader = StreamReader(source, roles, skip=on_bad_row is OnBadRow.skip, positive=counted)
+        reader = StreamReader(source, roles, skip=on_bad_row is OnBadRow.skip, positive=counted, outcomes_only=True)
         whole = reader.whole()
         if counted is not None:
             counted.require()
@@ -139,12 +139,12 @@ def _contest(stream: StreamTable, roles: Roles, folds: int, run: Run, settings: 
             )
         how = "In order of time: every forecast was made before its outcome, and those of later rows, were known."
     else:
-        forecasts = _left_out(
-            numbers_or_text(table.drop_columns([name])), stream.y, mine, belongs, roles, folds, run, settings["seed"]
-        )
+        columns = numbers_or_text(table.select(others or [name]))  # a fit needs a column, if only that of the score
+        forecasts = _left_out(columns, stream.y, mine, belongs, roles, folds, run, settings["seed"])
         units = "rows" if belongs is None else f"clusters ({roles.clusters}), none of which is split"
         how = f"Cross-validated in {folds} folds, the same for all: every forecast comes from a fit on other {units}."
-    how += f" Isotonic and sigmoid see the score alone; logistic regression and swapcal also read {read}."
+    also = f"; logistic regression and swapcal also read {read}" if others else ", and so do the others"
+    how += f" Isotonic and sigmoid see the score alone{also}."
     run.say(f"judging {len(stream.y):,} rows, {', '.join(groups) or 'no groups'}")
     time = None if stream.time is None else stream.moments("time")
     how += (

@@ -124,7 +124,9 @@ def fit(
             raise InputError(f"{source.name}: given no column beside {target!r}, expected some to learn from")
         skip = on_bad_row is OnBadRow.skip
         positive_value = options.positive_in(target, positive, source)
-        reader = StreamReader(source, roles, skip=skip, positive=positive_value, jobs=options.threads(jobs))
+        reader = StreamReader(
+            source, roles, skip=skip, positive=positive_value, jobs=options.threads(jobs), outcomes_only=True
+        )
         stream = _sample(reader, rows or max(FEWEST, ROOM // len(source.columns)), seed, run)
         start = clock.perf_counter()
         known = stream.labelled(target, run)

@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from itertools import chain
+from textwrap import wrap
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -21,7 +23,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from swapcal._display import counted, named, share
+from swapcal._display import INSEPARABLE, counted, named, share
 from swapcal.archive import put_text
 from swapcal.cli import BAD_INPUT, PIPE_CLOSED, STOPPED, advice
 from swapcal.cli.options import Printing, Spoken
@@ -76,6 +78,25 @@ class Output(Console):
     def on_broken_pipe(self) -> None:
         """Raise BrokenPipeError instead of exiting as rich does."""
         raise BrokenPipeError(errno.EPIPE, "closed")
+
+    def print(self, *objects: Any, **settings: Any) -> None:
+        """Print; lines of plain text end where `lines_of` breaks them."""
+        if settings.get("markup") is False and not settings.get("soft_wrap"):
+            objects = tuple(lines_of(each, self.width) if isinstance(each, str) else each for each in objects)
+        super().print(*objects, **settings)
+
+
+def lines_of(text: str, width: int) -> str:
+    r"""Return a text in lines of at most so many characters, which do not end inside a number and its sign.
+
+    Examples
+    --------
+    >>> lines_of("a gap of 3 points (p ≤ 0.001)", 22)
+    'a gap of 3 points\n(p ≤ 0.001)'
+    """
+    joined = INSEPARABLE.sub("\xa0", text).split("\n")
+    lines = [wrap(line, width, break_long_words=False, break_on_hyphens=False) or [""] for line in joined]
+    return "\n".join(chain.from_iterable(lines)).replace("\xa0", " ")
 
 
 def say(console: Console, text: str, style: str | None = None) -> None:

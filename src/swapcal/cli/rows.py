@@ -68,8 +68,9 @@ def with_outcomes(
     """Return the rows that have an outcome, their values checked while the rows' numbers are known."""
     table, first, target, probs = piece.table, piece.first, columns.target, _probs(columns, second)
     y = checked_outcomes(table[target], target, first, positive, dialect.decimal)
+    needed = ~np.isnan(y)
     for name in (*probs, *(columns.issued or ())):
-        values = probabilities(table[name], name, first)
+        values = probabilities(table[name], name, first, needed)
         if name in probs:
             refuse_swapped(values, y, (f"column {name!r}", f"column {target!r}"), LEAST_SWAPPED)
     for name in columns.features:
@@ -78,16 +79,18 @@ def with_outcomes(
             within(values, name, first, "a finite number", ~np.isinf(values))
     if columns.weights:
         weights = floats(table[columns.weights])
-        within(weights, columns.weights, first, "a positive number", (weights > 0.0) & np.isfinite(weights))
+        fits = (weights > 0.0) & np.isfinite(weights) | ~needed
+        within(weights, columns.weights, first, "a positive number", fits)
     if columns.time:
         times = timed(table[columns.time], columns.time, first, dialect.dates)
-        if times.null_count:
-            row = times.is_null().index(True).as_py()
-            raise InputError(f"row {first + row}: column {columns.time!r}: given nothing, expected a time")
+        timeless = times.is_null().to_numpy(zero_copy_only=False) & needed
+        if timeless.any():
+            row = first + int(timeless.argmax())
+            raise InputError(f"row {row}: column {columns.time!r}: given nothing, expected a time")
         table = table.set_column(table.column_names.index(columns.time), columns.time, times)
     if target not in probs:
         table = table.set_column(table.column_names.index(target), target, pa.array(y))
-    return table.filter(pa.array(~np.isnan(y)))
+    return table.filter(pa.array(needed))
 
 
 class OutcomeTimes:
@@ -332,9 +335,9 @@ def _spelt_as_text(column: pa.ChunkedArray) -> str:
 def _looks_like(name: str, column: pa.ChunkedArray) -> str:
     if len(column) >= FEWEST_IDS and _is_constant(column):
         return ONE_VALUE
-    if looks_like_id(name, column):
-        return _spelt_as_text(column.drop_null().slice(0, FEWEST_IDS)) or "an id"
-    return "free text" if is_free_text(column) else ""
+    is_id, is_free = looks_like_id(name, column), is_free_text(column)
+    spelt = _spelt_as_text(column.drop_null().slice(0, FEWEST_IDS)) if is_id else ""
+    return spelt or ("free text" if is_free else "an id" if is_id else "")
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -370,6 +373,9 @@ def looks_like_id(name: str, column: pa.ChunkedArray) -> bool:
     """
     known = len(column) - column.null_count
     whole, texts = pa.types.is_integer(column.type), is_text(column.type)
+    if pa.types.is_floating(column.type):  # as whole numbers are stored beside missing ones
+        column = column.drop_null()
+        whole = bool(pc.all(pc.equal(pc.floor(column), column)).as_py()) if len(column) else False
     if known < FEWEST_IDS or not (whole or texts):
         return False
     share = pc.count_distinct(column).as_py() / known

@@ -15,7 +15,17 @@ from swapcal.cli.progress import Run
 from swapcal.tables.delimited import Piece
 from swapcal.tables.dialect import Dialect, advice
 from swapcal.tables.formats import Source
-from swapcal.tables.outcomes import EXPECTED, Positive, ReadAs, floats, is_number, moments, outcomes, time_in
+from swapcal.tables.outcomes import (
+    Positive,
+    ReadAs,
+    expected_in,
+    floats,
+    is_number,
+    mistaken,
+    moments,
+    outcomes,
+    time_in,
+)
 from swapcal.tables.sources import InputError
 
 VALUE = "\0"  # stands for the value in a reason; no column's quoted name contains it
@@ -101,21 +111,23 @@ class Bad:
     whole: bool = True
     """whether these are all rows of the file"""
     keep: Flags = field(init=False)
+    spared: Flags = field(init=False)
+    """rows that are left out later for want of an outcome, such as totals: they are not bad"""
     reasons: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.keep = np.ones(len(self.rows), dtype=bool)
+        self.keep, self.spared = np.ones(len(self.rows), dtype=bool), np.zeros(len(self.rows), dtype=bool)
         if self.ragged:
             self.reasons["wrong number of fields"] = self.ragged
 
     def mark(self, wrong: Flags, reason: str, example: Callable[[int], str]) -> None:
         """Drop rows, remembering the first of them; `example` tells what a row gives, in the place of VALUE."""
-        fresh = wrong & self.keep
+        fresh = wrong & self.keep & ~self.spared
         if not fresh.any():
             return
         row = int(np.flatnonzero(fresh)[0])
         self.complaint = self.complaint or f"row {self.rows[row]}: {reason.replace(VALUE, example(row))}"
-        self.keep &= ~wrong
+        self.keep &= ~fresh
         self.reasons[reason.replace(VALUE, "…")] = int(fresh.sum())
 
     def refuse(self) -> None:
@@ -207,8 +219,12 @@ class StreamReader:
         positive: Positive | None = None,
         jobs: int = 1,
         taken: Callable[[Any], bool] | None = None,
+        outcomes_only: bool = False,
     ) -> None:
-        """`taken` tells whether an id had a row before those of the last piece: with `skip`, each id has one row."""
+        """`taken` tells whether an id had a row before those of the last piece: with `skip`, each id has one row.
+
+        With `outcomes_only` rows without an outcome are left out later, and may hold anything.
+        """
         source.require(roles.named())
         roles.refuse_clashes()
         self.roles = roles
@@ -218,7 +234,7 @@ class StreamReader:
         self.share: float | None = None
         """of the file, read so far"""
         self.skipped: Counter[str] = Counter()
-        self.skip, self.positive = skip, positive
+        self.skip, self.positive, self.outcomes_only = skip, positive, outcomes_only
         self._source, self._jobs = source, jobs
         self.taken, self._last_ids = taken, set[Any]()
         self._shown_types: dict[str, Any] = {}
@@ -265,8 +281,11 @@ class StreamReader:
     def _checked(self, piece: Piece) -> tuple[StreamTable, Bad]:
         roles, dialect, table = self.roles, self._source.dialect, piece.table
         bad = Bad(piece.rows, len(piece.ragged), piece.complaint, piece.is_whole)
+        y, wrong = outcomes(table[roles.target], self.positive, dialect.decimal)
+        if self.outcomes_only:
+            bad.spared = np.isnan(y) & ~wrong
         _mark_misfits(piece, roles, bad, dialect)
-        y = _labels(table[roles.target], roles.target, bad, self.positive, dialect.decimal)
+        _mark_labels(table[roles.target], roles.target, wrong, bad)
         _check_ids(table, roles, bad)
         time = _moments(table, roles.time, bad, dialect.dates)
         label_time = _moments(table, roles.label_time, bad, dialect.dates)
@@ -279,7 +298,7 @@ class StreamReader:
         if not self.skip:
             bad.refuse()
         if time is not None and bad.keep.any():
-            self._latest = max(self._latest, float(time[bad.keep].max()))
+            self._latest = max(self._latest, float(np.nanmax(time[bad.keep], initial=-np.inf)))
         return self._as_shown(_kept(table, roles, bad, y, [time, label_time, matures])), bad
 
     def _check_repeats(self, table: pa.Table, bad: Bad) -> None:
@@ -355,11 +374,10 @@ def _kept(table: pa.Table, roles: Roles, bad: Bad, y: Array, moments: list[Array
     )
 
 
-def _labels(column: Any, target: str, bad: Bad, positive: Positive | None, decimal: str) -> Array:
-    """Return labels in [0, 1] or NaN (no label yet)."""
-    y, wrong = outcomes(column, positive, decimal)
-    bad.mark(wrong, f"column {target!r}: given {VALUE}, {EXPECTED}", _spelt(column))
-    return y
+def _mark_labels(column: Any, target: str, wrong: Flags, bad: Bad) -> None:
+    """Mark the rows whose label is neither in [0, 1] nor missing."""
+    if wrong.any():
+        bad.mark(wrong, f"column {target!r}: given {VALUE}, {expected_in(column)}", _spelt(column))
 
 
 def _moments(table: pa.Table, name: str | None, bad: Bad, order: str) -> Array | None:
@@ -376,7 +394,7 @@ def _check_clock(table: pa.Table, roles: Roles, time: Array | None, bad: Bad, be
         return
     spelt = _spelt(table[roles.time])
     bad.mark(np.isnan(time), f"column {roles.time!r}: given nothing, expected a time", spelt)
-    latest = np.maximum(before, np.maximum.accumulate(np.where(bad.keep, time, -np.inf)))
+    latest = np.maximum(before, np.maximum.accumulate(np.where(bad.keep & ~np.isnan(time), time, -np.inf)))
     reason = f"column {roles.time!r}: given {VALUE}, before that of an earlier row, expected rows sorted by time"
     bad.mark(time < latest, reason, spelt)
 
@@ -395,7 +413,10 @@ def _check_scores(table: pa.Table, roles: Roles, bad: Bad) -> None:
     for name, kind in roles.scores.items():
         values = floats(table[name])
         wrong = np.isinf(values) | ((kind == "probability") & ((values < 0.0) | (values > 1.0)))
-        expected = f"expected a probability in [0, 1] (--score {quote(name)}:logit for logits)"
+        hint = mistaken(values, name)
+        if "percentages" not in hint:
+            hint = f" (--score {quote(name)}:logit for logits)"
+        expected = f"expected a probability in [0, 1]{hint}"
         bad.mark(wrong, f"column {name!r}: given {VALUE}, {expected}", _spelt(pa.array(values)))
     for name in table.column_names:
         if pa.types.is_floating(table[name].type) and name not in (*roles.special(), *roles.drop):

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from swapcal._display import counted
 from swapcal._validate import UNIT, Span
 from swapcal.arrays import Array, Flags
 
@@ -197,7 +198,8 @@ class Explanation:
 
     def __repr__(self) -> str:
         most = f"; most: {self.terms[0].name} {self._figure(self.terms[0].amount, sign='+')}" if self.terms else ""
-        return f"Explanation(mean {self._figure(self.mean)} {self._sum()} and {len(self.terms)} contributions{most})"
+        terms = counted(len(self.terms), "contribution")
+        return f"Explanation(mean {self._figure(self.mean)} {self._sum()} and {terms}{most})"
 
     def svg(self) -> str:
         """Return the chart as an SVG drawing: bars to the right raise the forecast, bars to the left lower it."""

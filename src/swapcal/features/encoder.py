@@ -185,7 +185,7 @@ class FittedEncoder:
         return [j for j, category in enumerate(self.categories) if category.is_group]
 
     @cached_property
-    def _flag(self) -> Integers:
+    def flags(self) -> Integers:
         """Column of Z with each number's flag of missing values, -1 if it has none."""
         missing = np.array([*(number.missing for number in self.numbers), *(False for _ in self.rated)], bool)
         return np.where(missing, len(missing) + np.cumsum(missing) - 1, -1).astype(np.int64)
@@ -215,7 +215,7 @@ class FittedEncoder:
             rated = [one.values(source) for one in self.rated] if offsets is None else [offsets]
             scaled = np.column_stack([raw, *rated])
         Z = np.empty((len(raw), len(self.names)))
-        if standardise(scaled, *self._scales, self._flag, Z) >= 0:
+        if standardise(scaled, *self._scales, self.flags, Z) >= 0:
             for number, values in zip(self.numbers, raw.T, strict=True):
                 refuse_infinite(number.name, values)
         codes = np.empty((len(raw), len(self.categories)), np.int64)
@@ -236,7 +236,7 @@ class FittedEncoder:
         if None in numbers or None in codes:
             return None
         Z, scaled = np.empty((1, len(self.names))), np.array([numbers], np.float64)
-        infinite = standardise(scaled, *self._scales, self._flag, Z) >= 0
+        infinite = standardise(scaled, *self._scales, self.flags, Z) >= 0
         return None if infinite else EncodedTable(Z, np.array([codes], np.int64), scaled[:, : len(self.numbers)])
 
     def _code(self, place: int, value: Any) -> int | None:
@@ -284,7 +284,7 @@ class FittedEncoder:
             "numeric": [number.name for number in self.numbers],
             "centre": [number.centre for number in self.numbers],
             "spread": [None if np.isinf(number.spread) else number.spread for number in self.numbers],
-            "flag": self._flag[: len(self.numbers)].tolist(),
+            "flag": self.flags[: len(self.numbers)].tolist(),
             "categories": [vars(category) for category in self.categories],
             "rated": [
                 vars(rated) | {"spread": None if np.isinf(rated.spread) else rated.spread} for rated in self.rated

@@ -81,15 +81,15 @@ def show(clock: float, kind: str) -> str:
 
     Examples
     --------
-    >>> show(21034.0, "rows"), show(86400.0, "dates"), show(2.5, "numbers")
-    ('row 21,034', '1970-01-02', '2.5')
+    >>> show(21034.0, "rows"), show(86400.0, "dates"), show(60.75, "dates"), show(2.5, "numbers")
+    ('row 21,034', '1970-01-02', '1970-01-01 00:01:00', '2.5')
     """
     if kind == ROW_NUMBERS:
         return f"row {clock:,.0f}"
     if kind == NUMBERS:
         return f"{clock:.12g}"
-    text = str(np.datetime64(round(clock * 1e6), "us"))
-    return text.removesuffix(".000000").removesuffix("T00:00:00").replace("T", " ")
+    text = str(np.datetime64(int(clock), "s"))
+    return text.removesuffix("T00:00:00").replace("T", " ")
 
 
 # Alarm: the group, range, direction, start, size and confidence.

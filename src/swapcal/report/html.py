@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from importlib import resources
 from typing import NamedTuple, Self
 
+from swapcal._display import INSEPARABLE
 from swapcal.report.findings import ComparisonEntry, Findings, Word
 
 # Markup: HTML built so that text is escaped unless it already is markup.
@@ -382,7 +383,9 @@ def top(kind: str, title: str, facts: Iterable[str]) -> Html:
 
 
 def prose(*content: str, style: str | None = None) -> Html:
-    """Write a paragraph."""
+    """Write a paragraph; no line of a large sentence ends inside "95 %" or "p < 0.001"."""
+    if style == "sentence":
+        content = tuple(part if isinstance(part, Html) else INSEPARABLE.sub("\u00a0", part) for part in content)
     return tag("p", *content, class_=style)
 
 

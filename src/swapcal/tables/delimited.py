@@ -15,7 +15,7 @@ import pyarrow.csv as pacsv
 
 from swapcal.arrays import Integers
 from swapcal.kernels.packing import record_ends
-from swapcal.tables.dialect import Detected, Dialect, detect
+from swapcal.tables.dialect import Detected, Dialect, Sample, detect
 from swapcal.tables.outcomes import ColumnTypes, Misfit
 from swapcal.tables.sources import InputError, Opened
 from swapcal.tables.values import formats
@@ -200,20 +200,33 @@ class Delimited:
             raise InputError(
                 f"--decimal: given {dialect.decimal!r}, which separates {opened.name} too, expected another"
             )
-        self.columns, self._header = _header(text, self.delimiter)
+        self._fields, self._header, above = _header(text, self.delimiter, titled=not opened.follows)
+        self.columns, self._blank = self._fields, ""
         own = replace(dialect, delimiter=self.delimiter, encoding=opened.encoding)
         self.detected = Detected(own.settled())
-        if dialect.is_open and not opened.follows:
-            self.detected = detect(self._sampled(text[len(self._header.decode()) :]), own)
+        if not opened.follows:
+            sampled = self._sampled(text[len(self._header.decode()) :])
+            self._leave_out_blanks(sampled)
+            if dialect.is_open:
+                self.detected = detect(dict(zip(self._fields, sampled, strict=False)), own)
+        notes = (f"{above} line{'s' * (above > 1)} above the header left out" if above else "", self._blank)
+        self.detected = replace(self.detected, notes=tuple(filter(None, notes)))
         self._dialect = self.detected.dialect
 
-    def _sampled(self, text: str) -> dict[str, list[str]]:
+    def _leave_out_blanks(self, sampled: list[list[str]]) -> None:
+        """Leave out the columns without a name or values, with which spreadsheets fill lines up."""
+        blank = [place for place, texts in enumerate(sampled) if not self._fields[place].strip() and texts == [""]]
+        self._fields = [f"\0{place}" if place in blank else name for place, name in enumerate(self._fields)]
+        self.columns = [name for place, name in enumerate(self._fields) if place not in blank]
+        self._blank = f"{len(blank)} columns without a name or values left out" if blank else ""
+
+    def _sampled(self, text: str) -> list[list[str]]:
         """Return some fields of each column, from the first rows."""
-        rows = max(FEWEST_EXAMINED, EXAMINED // max(1, len(self.columns)))
+        rows = max(FEWEST_EXAMINED, EXAMINED // max(1, len(self._fields)))
         complete = text if self._opened.is_whole else text[: text.rfind("\n") + 1]
         records = list(islice(_records(complete, self.delimiter), rows))
-        fields = zip(*(record for record in records if len(record) == len(self.columns)), strict=True)
-        return {name: [*dict.fromkeys(column)] for name, column in zip(self.columns, fields, strict=False)}
+        fields = zip(*(record for record in records if len(record) == len(self._fields)), strict=True)
+        return [[*dict.fromkeys(column)] for column in fields]
 
     def pieces(self, types: ColumnTypes, jobs: int = 1, first: int = 1) -> Iterator[Piece]:
         """Yield the rows; a column comes as text where a value does not fit its type."""
@@ -241,7 +254,7 @@ class Delimited:
         """Return a block as a table, with columns that do not fit their type as text, and the rows of another width."""
         types = dict(known)
         size = max(len(block.text) + 1, 1 << 16) if types else None
-        reading = pacsv.ReadOptions(use_threads=False, column_names=self.columns, block_size=size)
+        reading = pacsv.ReadOptions(use_threads=False, column_names=self._fields, block_size=size)
         while True:
             ragged: Ragged = []
             try:
@@ -251,7 +264,7 @@ class Delimited:
                 if "Empty CSV" in str(error):
                     return pa.table({name: pa.nulls(0, types.get(name)) for name in names}), ragged
                 unreadable = UNREADABLE.search(str(error))
-                name = self.columns[int(unreadable[1])] if unreadable else None
+                name = self._fields[int(unreadable[1])] if unreadable else None
                 if name is None or types.get(name) == pa.string():
                     raise InputError(f"{self._opened.name}: cannot be read ({error})") from None
                 types[name] = pa.string()
@@ -307,7 +320,8 @@ def detected(text: str, otherwise: str) -> str:
     sample = text if len(text) < SAMPLE_BYTES else text[: text.rfind("\n", 0, SAMPLE_BYTES) + 1]
     best = (0.0, 1, otherwise)
     for candidate in CANDIDATES:
-        widths = [len(record) for record, _ in zip(_records(sample, candidate), range(SAMPLE_RECORDS), strict=False)]
+        records = list(islice(_records(sample, candidate), SAMPLE_RECORDS))
+        widths = [len(record) for record in records[titles(records) :]]
         if widths and widths[0] > 1:
             best = max(best, (sum(width == widths[0] for width in widths) / len(widths), widths[0], candidate))
     return best[2]
@@ -320,13 +334,36 @@ def _records(text: str, delimiter: str) -> Iterator[list[str]]:
         return
 
 
-def _header(text: str, delimiter: str) -> tuple[list[str], bytes]:
-    """Return the names of the columns and the text up to the first row."""
-    lines = io.StringIO(text, newline="")
-    reader = csv.reader(lines, delimiter=delimiter)
+def titles(records: Sequence[Sequence[str]]) -> int:
+    """Return how many records are titles above the header: of each, at most one field has text.
+
+    The header then is the first record with more. Its fields are different words, and the next record has as many.
+
+    Examples
+    --------
+    >>> titles([["Week 7", ""], ["", ""], ["day", "sold"], ["1/2/2024", "3"]]), titles([["sold"], ["1", "0"]])
+    (2, 0)
+    """
+    above = next((place for place, record in enumerate(records) if sum(map(bool, map(str.strip, record))) > 1), 0)
+    if not above or above + 1 == len(records) or len(records[above + 1]) != len(records[above]):
+        return 0
+    names = [name for name in records[above] if name.strip()]
+    found = Sample.of(names)
+    return above if len(set(names)) == len(names) and not found.numbers and not found.dates else 0
+
+
+def _header(text: str, delimiter: str, *, titled: bool) -> tuple[list[str], bytes, int]:
+    """Return the names of the columns, the text up to the first row, and the number of lines above the names.
+
+    Lines above them are looked for if `titled`.
+    """
+    records = list(islice(_records(text, delimiter), SAMPLE_RECORDS)) if titled else []
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    names, above = list[str](), 0
     try:
-        names = next(filter(None, reader), [])
+        for _ in range(titles(records) + 1):
+            above, names = reader.line_num, next(filter(None, reader), [])
     except csv.Error:
         names = []
     begins = "".join(line for line, _ in zip(io.StringIO(text, newline=""), range(reader.line_num), strict=False))
-    return names, begins.encode()
+    return names, begins.encode(), above

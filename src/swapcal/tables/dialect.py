@@ -256,6 +256,16 @@ class Sample(NamedTuple):
         return len(self.numbers) > MOSTLY * (len(self.numbers) + len(self.words) + len(self.dates))
 
     @property
+    def is_coded(self) -> bool:
+        """Whether all numbers are written in digits only, some with a leading zero, as postcodes are."""
+        return (
+            self.is_numeric
+            and not self.sign
+            and all(map(str.isdecimal, self.numbers))
+            and any(len(number) > 1 and number.startswith("0") for number in self.numbers)
+        )
+
+    @property
     def is_dated(self) -> bool:
         """Whether all texts are dates, apart from words for missing values."""
         return bool(self.dates) and not self.numbers and all(word.lower() in WORDS for word in self.words)
@@ -274,7 +284,9 @@ class Detected:
 
     dialect: Dialect
     seem: Mapping[str, str] = field(default_factory=dict)
-    """percent, currency or dates"""
+    """percent, currency, dates or zeros (leading ones)"""
+    notes: tuple[str, ...] = ()
+    """what was left out above the rows, in words"""
 
 
 def detect(columns: Mapping[str, Sequence[str]], given: Dialect) -> Detected:
@@ -304,6 +316,7 @@ def detect(columns: Mapping[str, Sequence[str]], given: Dialect) -> Detected:
         settings["dates"] = every.pop() if len(every) == 1 else "iso"
     dialect = replace(given, **settings).settled()
     seem = {name: sample.sign for name, sample in samples.items() if sample.is_numeric and sample.sign}
+    seem |= {name: "zeros" for name, sample in samples.items() if sample.is_coded}
     if dialect.dates == "iso":
         seem |= dict.fromkeys(orders, "dates")
     known = {*given.percent, *given.currency}

@@ -261,12 +261,13 @@ def _numbers(values: list[Any]) -> list[Any]:
 
 COMMAS = re.compile(r"\s*[+-]?\d[\d.]*,[\d,]*\d*(\.\d+)?\s*")
 LOOKED_AT = 1000  # values of a text column examined for numbers in another spelling
-NUMBERS = (ReadAs.number, ReadAs.numeric)
+NUMBERS, INFERRED = (ReadAs.number, ReadAs.numeric), (ReadAs.feature, ReadAs.any)
 LOG = logging.getLogger("swapcal.tables")
 SEEM = {
     "percent": "looks like percentages and is read as text; --percent {} reads numbers",
     "currency": "looks like amounts of money and is read as text; --currency {} reads numbers",
     "dates": "holds dates of unclear order and is read as text; --dates dmy or mdy reads them",
+    "zeros": "has values with leading zeros and is read as text; --numeric {} reads numbers",
 }
 """The suggestion for a column that seems to need an option."""
 READ_AS = {"percent": "percentages, 12.5 % is read as 0.125", "currency": "amounts, read without the currency's sign"}
@@ -302,6 +303,8 @@ class Source:
         """
         self.require([*kinds, *(self.columns if unnamed else ()), *self.dialect.percent, *self.dialect.currency])
         self._suggest(kinds, unnamed)
+        coded = {name for name, option in self.seem.items() if option == "zeros"}
+        kinds = {**kinds, **{name: ReadAs.text for name in coded if kinds.get(name, unnamed) in INFERRED}}
         dialect = self.as_numbers(kinds)
         types = ColumnTypes(kinds, unnamed, dialect, grows=self.follows or isinstance(self._format, Folder))
         judged, rows = set[str](), 0
@@ -334,7 +337,7 @@ class Source:
     def _suggest(self, kinds: Mapping[str, ReadAs], unnamed: ReadAs | None) -> None:
         """Log the columns whose type is inferred and that seem to need an option, and how others are read."""
         for name, option in self.seem.items():
-            if kinds.get(name, unnamed) in (ReadAs.feature, ReadAs.any):
+            if kinds.get(name, unnamed) in INFERRED:
                 LOG.warning("column %r %s", name, SEEM[option].format(quote(name)))
             elif kinds.get(name) in NUMBERS and option in READ_AS:
                 LOG.info("column %r: %s", name, READ_AS[option])
@@ -392,6 +395,8 @@ def _detected(rows: Format, opened: Opened, dialect: Dialect) -> Detected:
 
 def _log(name: str, given: Dialect, detected: Detected) -> None:
     """Log how the file is read if that was detected; a delimiter alone is not logged."""
+    for note in detected.notes if given.is_open else ():
+        LOG.info("%s: %s", name, note)
     if detected.dialect != replace(given, delimiter=detected.dialect.delimiter).settled():
         LOG.info("%s: read with %s", name, detected.dialect.as_written())
 

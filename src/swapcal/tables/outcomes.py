@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from shlex import quote
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from swapcal._validate import likely_mistake
 from swapcal.arrays import Array, Flags, Index
 from swapcal.tables.dialect import Dialect, advice
 from swapcal.tables.sources import InputError
-from swapcal.tables.values import formats, from_arrow, seconds_of
+from swapcal.tables.values import formats, from_arrow, seconds_of, text_of
 
 # `Positive`: the value of a target that counts as 1, and whether any row had it.
 
@@ -74,6 +75,7 @@ def number(value: Any, decimal: str) -> float:
 
 # Types: how a command reads a column, and the type that follows from it and from the first values.
 
+FEW = 1000  # rows that are looked at before all
 MOSTLY = 0.5  # a text column of which more than this share are numbers was meant to be numeric
 
 
@@ -189,8 +191,12 @@ class ColumnTypes:
         return bool(some or (not wrong and self._is_spelt(column)))
 
     def _is_spelt(self, column: Any) -> bool:
-        """Return whether some numbers can be read in the spelling of this file only."""
-        return bool((parsed(column, Dialect())[1] & ~parsed(column, self._dialect)[1]).any())
+        """Return whether some numbers are others, or none, in the default spelling: 1.234 may be a thousand."""
+        for some in (column.slice(0, FEW), column):  # most often the first rows tell
+            (usual, _), (own, wrong) = parsed(some, Dialect()), parsed(some, self._dialect)
+            if (~wrong & ~np.isnan(own) & (usual != own)).any():
+                return True
+        return False
 
     def _is_unlike(self, field: Any) -> bool:
         known = self._known.get(field.name, field.type)
@@ -200,7 +206,7 @@ class ColumnTypes:
 
     def fit(self, table: pa.Table) -> tuple[pa.Table, tuple[Misfit, ...]]:
         """Return the columns in their types, and the values that do not fit, which become missing."""
-        misfits, table = [], self._without_words(table)
+        misfits, stored, table = [], table.schema, self._without_words(table)
         for place, field in enumerate(table.schema):
             known, kind = self._known.get(field.name), self.kind(field.name)
             if known in (None, field.type) or (kind is ReadAs.value and wider(field.type) != known):
@@ -214,7 +220,14 @@ class ColumnTypes:
             if wrong.any():
                 misfits.append(Misfit(field.name, table[place], wrong, expected))
             table = table.set_column(place, field.name, column)
-        return table, tuple(misfits)
+        return self._of_percent(table, stored), tuple(misfits)
+
+    def _of_percent(self, table: pa.Table, stored: Any) -> pa.Table:
+        """Return a table with the percentages that are stored as numbers divided by 100; those of text are already."""
+        for place, field in enumerate(stored):
+            if field.name in self._dialect.percent and is_number(field.type):
+                table = table.set_column(place, field.name, pa.array(0.01 * floats(table[place]), from_pandas=True))
+        return table
 
     def _without_words(self, table: pa.Table) -> pa.Table:
         """Return texts in which words for missing values are null."""
@@ -373,8 +386,8 @@ def within(values: Array, name: str, first: int, expected: str, fits: Flags) -> 
     return values
 
 
-def probabilities(column: Any, name: str, first: int) -> Array:
-    """Return a column of numbers as probabilities.
+def probabilities(column: Any, name: str, first: int, needed: Flags | None = None) -> Array:
+    """Return a column of numbers as probabilities; rows that are not `needed` may have anything.
 
     Examples
     --------
@@ -384,8 +397,20 @@ def probabilities(column: Any, name: str, first: int) -> Array:
     """
     values = floats(column)
     fits = (values >= 0.0) & (values <= 1.0)
-    expected = "a probability in [0, 1]" + ("" if fits.all() else likely_mistake(values))
+    fits |= False if needed is None else ~needed
+    expected = "a probability in [0, 1]" + ("" if fits.all() else mistaken(values, name))
     return within(values, name, first, expected, fits)
+
+
+def mistaken(values: Array, name: str) -> str:
+    """Return what numbers seem to be that are not probabilities, with the option that reads percentages.
+
+    Examples
+    --------
+    >>> mistaken(np.array([31.0, 7.5]), "my score")
+    "; they look like percentages: --percent 'my score' divides by 100"
+    """
+    return likely_mistake(values).replace(", divide them by 100", f": --percent {quote(name)} divides by 100")
 
 
 def floats(column: Any) -> Array:
@@ -398,7 +423,7 @@ def floats(column: Any) -> Array:
 TRUE = {"true", "yes", "t", "y", "ja", "j", "wahr", "oui", "vrai", "sí", "si"}
 FALSE = {"false", "no", "f", "n", "nein", "falsch", "non", "faux"}
 """Truth values in English, and as spreadsheets in German, French and Spanish write them."""
-EXPECTED = "expected 0 or 1, true or false, yes or no, or a fraction in [0, 1] (--positive VALUE for other words)"
+EXPECTED = "expected 0 or 1, true or false, yes or no, or a fraction in [0, 1]"
 
 
 def outcomes(column: Any, positive: Positive | None = None, decimal: str = ".") -> tuple[Array, Flags]:
@@ -428,8 +453,22 @@ def checked_outcomes(column: Any, name: str, first: int, positive: Positive | No
     y, wrong = outcomes(column, positive, decimal)
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
-        raise InputError(f"row {first + row}: column {name!r}: given {column[row].as_py()!r}, {EXPECTED}")
+        raise InputError(f"row {first + row}: column {name!r}: given {column[row].as_py()!r}, {expected_in(column)}")
     return y
+
+
+def expected_in(column: Any) -> str:
+    """Return what is expected of outcomes, with the options that read those of this column, if it has a few values.
+
+    Examples
+    --------
+    >>> expected_in(pa.chunked_array([["good", "bad"]])).removeprefix(EXPECTED)
+    ' (--positive bad or --positive good names the value that counts as 1)'
+    """
+    texts = sorted(text_of(value) for value in distinct(column)[0])
+    some = texts if 2 <= len(texts) <= SHOWN else ["VALUE"]
+    ways = " or ".join(f"--positive {quote(text)}" for text in some)
+    return f"{EXPECTED} ({ways} names the value that counts as 1)"
 
 
 def _outcome(value: Any, positive: Positive | None, decimal: str) -> float:
