@@ -20,6 +20,9 @@ from swapcal.kernels.experts import (
     EXPERTS,
     GIVEN,
     HASHED,
+    ISSUED,
+    ISSUED_BASE,
+    ISSUED_STACK,
     LINEAR,
     LINEAR_ADA,
     LINEAR_ROW,
@@ -33,9 +36,6 @@ from swapcal.kernels.experts import (
     PLAIN,
     PRIOR,
     RATES,
-    SAID,
-    SAID_BASE,
-    SAID_STACK,
     SCORED,
     SMALL_LINEAR_SLOTS,
     SMALL_PAIR_SLOTS,
@@ -264,7 +264,7 @@ class Experts(Writable):
     @property
     def memory_width(self) -> int:
         """Numbers to keep per open row, besides its features."""
-        return 1 + EXPERTS + self.scores + SAID
+        return 1 + EXPERTS + self.scores + ISSUED
 
     def forecast(
         self, keys: Keys, values: Array, given: Array | None = None, x: Array | None = None
@@ -330,7 +330,7 @@ class Experts(Writable):
 
     def base_rate(self, memory: Array) -> float:
         """Return the rate of the labels known when a row was forecast; ½ before the first."""
-        return float(_chance(memory[self._bank.weights.shape[1] + SAID_BASE]))
+        return float(_chance(memory[self._bank.weights.shape[1] + ISSUED_BASE]))
 
     def members(self, memory: Array) -> list[tuple[float, float]]:
         """Return what the blend pools: each member's share now, and its probability for a row.
@@ -339,7 +339,7 @@ class Experts(Writable):
         """
         shares, inputs = np.zeros(len(self._bank.merits)), self._bank.weights.shape[1]
         share_blend(self._bank, shares)
-        probabilities = _chance(memory[[inputs + SAID_STACK, *range(1, inputs), inputs + SAID_BASE]])
+        probabilities = _chance(memory[[inputs + ISSUED_STACK, *range(1, inputs), inputs + ISSUED_BASE]])
         return [*zip(shares.tolist(), probabilities.tolist(), strict=True)]
 
     def to_state(self) -> State:

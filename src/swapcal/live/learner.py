@@ -306,8 +306,8 @@ class Learner:
     def certificate(self, window: float | None = None, *, weighted: bool = False) -> Certificate:
         """Return the engine's certificate; before the first record that of an engine which has seen nothing."""
         engine = self._new_engine(min(self.contexts.dim, self.reach)) if self.forecaster is None else self.forecaster
-        found = engine.weighted_certificate(window) if weighted else engine.certificate(window)
-        return found if self.span == UNIT else found.scaled(self.span.width)
+        result = engine.weighted_certificate(window) if weighted else engine.certificate(window)
+        return result if self.span == UNIT else result.scaled(self.span.width)
 
     def issued_errors(self) -> IssuedErrors | None:
         """Return the errors of the levels issued; None before the first label."""

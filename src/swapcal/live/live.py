@@ -458,8 +458,8 @@ class Live:
         """Open the forecast of one record; the row is valid until the next is asked for."""
         scheduler, learner = self._scheduler, self._learner
         event_times = read_event_times(self._open_forecasts, alone(time), None, alone(matures), 1)
-        found = self._watched([record])
-        watched = None if found is None else found[0]
+        watched_rows = self._watched([record])
+        watched = None if watched_rows is None else watched_rows[0]
         row = learner.row(record, name)
         return scheduler.forecast_one(row, name, mark, event_times, record if learner.models else None, watched)
 
@@ -600,11 +600,11 @@ class Live:
                 "around: given a Live without a monitor, expected Live(monitor=Monitor(…)), whose sums it reads"
             )
         record, span = record_of(record), self._span
-        found = self.monitor.around(record, span.share(self.preview(record).mean))
-        for one in found:
+        rates = self.monitor.around(record, span.share(self.preview(record).mean))
+        for one in rates:
             one["forecasts"] = tuple(map(span.value, one["forecasts"]))
             one |= {name: span.value(one[name]) for name in ("mean_forecast", "observed", "low", "high")}
-        return found
+        return rates
 
     @locked
     def explain(self, id: Id) -> Explanation:
@@ -1031,13 +1031,13 @@ class Live:
     ) -> State:
         """Return the whole state, of parts that may be frozen."""
         events, slots = open_forecasts.to_state(), open_forecasts.in_order()
-        rest = self._own_state() if own is None else own
-        manifest = learner.manifest | rest.manifest | {"ledger": events.manifest}
+        own_state = self._own_state() if own is None else own
+        manifest = learner.manifest | own_state.manifest | {"ledger": events.manifest}
         arrays = learner.arrays | events.arrays | nested(open=self._scheduler.to_state(open_rows, slots)).arrays
         if feed is not None:
             arrays |= nested(monitor=feed.to_state(slots)).arrays
             manifest["watched"] = True
-        return State(arrays | rest.arrays, manifest)
+        return State(arrays | own_state.arrays, manifest)
 
     @classmethod
     def load(cls, path: "str | os.PathLike[str]", models: "Mapping[str, Any] | None" = None) -> Self:

@@ -591,10 +591,10 @@ class OpenForecasts:
 
     def _together(self, when: float, burst: int) -> Iterator[int]:
         """Yield what is learned of one moment: in order of issue, or hashed from ids if it is a burst."""
-        found: dict[int, None] = {}
+        slots_due: dict[int, None] = {}
         while self._ahead and self._ahead[0][0] == when:
-            found[self._handed_on(heapq.heappop(self._ahead))] = None
-        slots = [slot for slot in found if slot != FREE]
+            slots_due[self._handed_on(heapq.heappop(self._ahead))] = None
+        slots = [slot for slot in slots_due if slot != FREE]
         if len(slots) >= burst:
             slots.sort(key=lambda slot: event_key(f"burst {self.seed} {self.ids[slot]}"))
         for self.moment in range(len(slots) - 1, -1, -1):

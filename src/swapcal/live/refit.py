@@ -69,12 +69,12 @@ class Matrix:
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Take in a record, its new columns and categories."""
-        found = {name: self._learned(str(name), value) for name, value in record.items()}
+        learned = {name: self._learned(str(name), value) for name, value in record.items()}
         if self._size == len(self._table) or self.width > self._table.shape[1]:
             self._make_room()
         row = self._table[self._size]
         for j, name in enumerate(self.codes):
-            row[j] = found.get(name, math.nan)
+            row[j] = learned.get(name, math.nan)
         self._size += 1
 
     def _learned(self, name: str, value: Any) -> float:
@@ -255,9 +255,9 @@ class Refit:
 
     def _predict(self, records: Sequence[Mapping[str, Any]]) -> Array:
         assert self._speaking is not None, "a classifier was fitted"
-        said = self._fitted.predict_proba(self._matrix.rows(records, self._speaking.sizes))
+        predicted = self._fitted.predict_proba(self._matrix.rows(records, self._speaking.sizes))
         where = [float(c) for c in self._fitted.classes_].index(1.0)
-        chances: Array = np.clip(np.nan_to_num(np.asarray(said, np.float64)[:, where], nan=0.5), 0.0, 1.0)
+        chances: Array = np.clip(np.nan_to_num(np.asarray(predicted, np.float64)[:, where], nan=0.5), 0.0, 1.0)
         return chances
 
     def learn(self, record: Mapping[str, Any], keys: Any, values: Any, y: float) -> None:

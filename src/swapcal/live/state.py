@@ -34,7 +34,7 @@ from swapcal.archive import (
 from swapcal.engine import forecaster, groups
 from swapcal.features import contexts
 from swapcal.kernels.encode import ENTRIES
-from swapcal.kernels.experts import BESIDE, EXPERTS, SAID
+from swapcal.kernels.experts import BESIDE, EXPERTS, ISSUED
 from swapcal.kernels.state import T_SLOT_HIGH, T_SLOT_LOW, TICKET
 from swapcal.live import experts
 from swapcal.live.experts import FULL, SMALL, expert_weights
@@ -169,7 +169,7 @@ def _open_fields(
         "open.x": floats(open, wide),
         "open.keys": keys(open, entries),
         "open.values": floats(open, entries),
-        "open.memory": floats(open, 1 + EXPERTS + scores + SAID),
+        "open.memory": floats(open, 1 + EXPERTS + scores + ISSUED),
         "open.judged": floats(open, judged),
         "open.widths": integers(open, least=1, most=wide),
         "open.issued": counts(open, rises=True),
