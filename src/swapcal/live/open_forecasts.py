@@ -39,7 +39,7 @@ class IssueQueue:
     """Numbers and slots of forecasts, in order of issue; closed ones are dropped when they are as many as open ones.
 
     A slot holds another forecast once its own is closed, so each stands with its number, of which the low half is
-    enough: `issued[slot]` tells whether it still is the one.
+    enough: `issued[slot]` shows whether it is still the same.
     """
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class IssueQueue:
 
 
 def _stands(slot: int, number: int, issued: "array[int]") -> bool:
-    """Tell whether a slot still holds the forecast of that number, rather than a later one or none."""
+    """Return whether a slot still holds the forecast of that number, rather than a later one or none."""
     return issued[slot] >= 0 and issued[slot] & LOW == number
 
 
@@ -203,11 +203,11 @@ class OpenForecasts:
         return f"given {shown(label, dated)}, before the forecast at {shown(forecast, dated)}"
 
     def keep_calendar(self, dated: bool | None) -> None:
-        """Remember what times are, if that is known now."""
+        """Keep whether times are dates or numbers, once that is known."""
         self.dated = self.dated if dated is None else dated
 
     def knows(self, id: Id) -> bool:
-        """Tell whether an id is taken, as far as is remembered."""
+        """Return whether an id is taken, as far as ids are kept."""
         return id in self.opened or id in self.labelled or id in self.expired
 
     def unused(self, name: str) -> str:
@@ -217,11 +217,11 @@ class OpenForecasts:
         return name
 
     def expects(self) -> bool:
-        """Tell whether anything waits for the clock or for other labels."""
+        """Return whether anything waits for the clock or for other labels."""
         return bool(self._ahead or self._ready or self._ripening)
 
     def is_due(self, before: float) -> bool:
-        """Tell whether `fall_due` has anything to look at."""
+        """Return whether `fall_due` has anything to do."""
         return bool(self._ready) or (bool(self._ahead) and self._ahead[0][0] < before)
 
     def admit(
@@ -234,7 +234,7 @@ class OpenForecasts:
         fingerprint: int = 0,
         weight: float = 1.0,
     ) -> int:
-        """Take in a forecast and return its slot; `due` and `y` say when which label will arrive, if that is known.
+        """Add a forecast and return its slot; `due` and `y` are the time and value of its label, if known already.
 
         The limits may make older ones expire.
         """
@@ -423,13 +423,13 @@ class OpenForecasts:
         return None
 
     def _falls_silent(self, slot: int, time: float, passed: tuple[float, int]) -> bool:
-        """Tell whether an open forecast is learned as silence before a time or before `passed`."""
+        """Return whether an open forecast is learned as silence before a time or before `passed`."""
         matures, due = self.matures[slot], self.due[slot]
         past = not self.arrived[slot] and self.is_past(matures, self.issued[slot], time, passed)
         return past and not (due <= matures and not self._is_late(slot, due))
 
     def is_past(self, matures: float, issued: int, time: float, passed: tuple[float, int]) -> bool:
-        """Tell whether silence is an outcome, and a maturity lies before a time or before `passed`."""
+        """Return whether silence is an outcome, and a maturity lies before a time or before `passed`."""
         return self.maturity.silence is not None and (matures < time or (matures, SILENCES + issued) < passed)
 
     def _report(self, id: Id, slot: int | None) -> tuple[float, int, float] | None:
@@ -441,7 +441,7 @@ class OpenForecasts:
     def _after_silence(
         self, id: Id, y: float, report: tuple[float, int, float] | None, time: float, passed: tuple[float, int]
     ) -> int | None:
-        """Return CORRECTION for a label that is neither silence nor what a report has said since, else None."""
+        """Return CORRECTION for a label that differs from silence and from any later report, else None."""
         silence = self.maturity.silence
         if report is not None and report[2] != silence and (report[0] < time or report[:2] < passed):
             self.compare(id, y, report[2])
@@ -469,7 +469,7 @@ class OpenForecasts:
                 self._record_correction(id, self.reports[id][2])
 
     def _is_planned(self, slot: int, time: float, passed: tuple[float, int]) -> bool:
-        """Tell whether a label is to arrive before a time or before `passed`, and not too late to be learned."""
+        """Return whether a label is to arrive before a time or before `passed`, and not too late to be learned."""
         due = self.due[slot]
         return due == due and (due < time or (due, self.issued[slot]) < passed) and not self._is_late(slot, due)
 
@@ -541,7 +541,7 @@ class OpenForecasts:
             yield from self._released()
 
     def _waits_for(self, time: float) -> bool:
-        """Tell whether a label that comes at a time is learned with others of that moment, once the clock passes it."""
+        """Return whether a label at a time is learned with others of that time, once the clock has passed it."""
         return self.maturity.burst is not None and time == time
 
     def _learned_at(self, slot: int) -> float:
@@ -611,7 +611,7 @@ class OpenForecasts:
             return slot if when == self._learned_at(slot) else FREE  # else it was to arrive now, but came by hand
         if when != self.due[slot]:
             return FREE
-        if self._is_late(slot, when):  # refused as by hand; the forecast expires when the clock says so
+        if self._is_late(slot, when):  # refused as by hand; the forecast expires by the clock
             self.due[slot] = self.y[slot] = math.nan
             self.weight[slot] = 1.0
             return FREE
@@ -631,11 +631,11 @@ class OpenForecasts:
         return True
 
     def is_silence(self, slot: int) -> bool:
-        """Tell whether what was learned in a slot is silence; until the slot is used again."""
+        """Return whether a slot's forecast was learned as silence; valid until the slot is used again."""
         return self.arrived[slot] == SILENT
 
     def _arrives(self, slot: int) -> bool:
-        """Let a label arrive; tell whether it is to be learned now."""
+        """Enter a label that arrives; return whether it is to be learned now."""
         self.arrived[slot] = 1
         self.held += 1
         matures = self.matures[slot]
@@ -697,7 +697,7 @@ class OpenForecasts:
         self.reports.pop(id, None)
 
     def release(self) -> list[Id]:
-        """Forget which ids are labelled or have expired; return the latter, in order."""
+        """Drop the ids that are labelled or have expired; return the latter, in order."""
         expired = [*self.expired]
         for known in (self.labelled, self.expired, self.silent, self.reports, self._reports_ahead):
             known.clear()
@@ -842,7 +842,7 @@ class OpenForecasts:
             elif self.arrived[slot]:
                 heapq.heappush(self._ready, (issued, slot))
             elif self.y[slot] != self.y[slot]:
-                self.due[slot] = math.nan  # some files say when a label comes that is not there
+                self.due[slot] = math.nan  # some files have a label's time but no label
             elif self.due[slot] == self.due[slot]:
                 heapq.heappush(self._ahead, (self.due[slot], issued, slot))
             if matures == matures and not self.arrived[slot] and self.maturity.silence is not None:

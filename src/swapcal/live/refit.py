@@ -33,7 +33,7 @@ from swapcal.archive import (
 from swapcal.arrays import Array
 from swapcal.tables.values import as_number, is_missing, text_of
 
-# `Matrix`: records as rows of numbers for classifiers that know no other: categories numbered as they appear.
+# `Matrix`: records as rows of numbers for classifiers of numbers: categories are numbered as they appear.
 
 SPARE = 256
 
@@ -135,7 +135,7 @@ def _number(value: Any, codes: Mapping[str, int], size: int) -> float:
 # `Refit`: any batch classifier as a model of `Live`, fitted anew on what was learned, less and less often.
 
 AHEAD = 4096  # rows forecast by one call of the classifier
-BACKGROUND_SHARE = 20  # a fit in the background speaks when a twentieth more has been learned
+BACKGROUND_SHARE = 20  # a fit in the background is used once a twentieth more has been learned
 
 
 class Fits(NamedTuple):
@@ -155,15 +155,15 @@ class RefitPlan(NamedTuple):
     sizes: tuple[int, ...]
     """categories that the columns had then"""
     speaks: int
-    """number of labels from which on it is asked"""
+    """number of labels from which on it is used"""
 
 
 class Refit:
     """A classifier fitted on all rows learned so far, or the last of them, at 500, 600, 720, … labels.
 
-    Before the first fit, and while only one class was seen, it says the rate of the labels known. A new fit speaks as
-    soon as it is done; in the background once a twentieth more labels were learned, and is waited for if it is not
-    done by then: which fit speaks depends on the number of labels alone, so a stream replayed gives the same forecasts.
+    Before the first fit, and while only one class was seen, it forecasts the rate of the labels known. A new fit is used
+    as soon as it is done; in the background once a twentieth more labels were learned, and is waited for if it is not
+    done by then. Which fit is used depends on the number of labels alone, so a replayed stream has the same forecasts.
 
     Parameters
     ----------
@@ -215,7 +215,7 @@ class Refit:
         self._announced: list[Mapping[str, Any]] = []
         self._turn = 0
         self._ahead: dict[int, float] = {}
-        """what the present classifier says of records announced, by turn"""
+        """forecasts of announced records by the present classifier, by turn"""
 
     @property
     def labels(self) -> int:
@@ -237,7 +237,7 @@ class Refit:
         return f"{counted(self.labels, 'label')}, {counted(fits, 'fit')}{latest}"
 
     def announce(self, records: Sequence[Mapping[str, Any]]) -> None:
-        """Say which records will be forecast next, in order, so that many can be forecast by one call."""
+        """Announce the records that will be forecast next, in order, so that one call can forecast many."""
         self._announced, self._turn, self._ahead = [*records], 0, {}
 
     def forecast(self, record: Mapping[str, Any], keys: Any = None, values: Any = None) -> float:
@@ -300,7 +300,7 @@ class Refit:
         return X, np.array(self._y[end - len(X) : end])
 
     def _switch(self) -> None:
-        """Let the coming classifier speak; what the old one said ahead of its turn is dropped."""
+        """Switch to the new classifier, and drop forecasts that the old one made in advance."""
         assert self._future is not None, "one is coming"
         fitted, seconds = self._future.result()
         if fitted is not None:

@@ -139,7 +139,7 @@ def _check_sizes(settings: Settings) -> None:
         columns = {*own["groups"], *own["categorical"]}
         sizes = {"columns": len(settings["hashed"]), "scores": 1 + scores}
         if [*settings.get("range", (0, 1))] != [0, 1]:
-            raise ArchiveError("range: given one beside hashed groups, expected outcomes in [0, 1]")
+            raise ArchiveError("range: given with hashed groups, expected outcomes in [0, 1]")
         if not columns >= {name for names in settings["hashed"] for name in names} or (
             engine is not None and any(engine[name] != size for name, size in sizes.items())
         ):
