@@ -161,7 +161,7 @@ class RefitPlan(NamedTuple):
 class Refit:
     """A classifier fitted on all rows learned so far, or the last of them, at 500, 600, 720, … labels.
 
-    Before the first fit, and while only one class was seen, it forecasts the rate of the labels known. A new fit is used
+    Before the first fit, and while only one class was seen, it forecasts the rate of known labels. A new fit is used
     as soon as it is done; in the background once a twentieth more labels were learned, and is waited for if it is not
     done by then. Which fit is used depends on the number of labels alone, so a replayed stream has the same forecasts.
 
