@@ -187,7 +187,7 @@ def _code_weights(sizes: Integers, column: int, threshold: float, left: int) -> 
 # trees compare, and the learners' wishes. A step that a model does not have is an identity.
 
 FLAG = 3.0
-"""What a flag of a missing value is among standard scores."""
+"""Value of a flag of a missing value among standard scores."""
 
 
 class FittedTable(Protocol):

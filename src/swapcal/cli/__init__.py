@@ -106,7 +106,7 @@ def _flowing(text: str) -> str:
 
 
 def _die_of_closed_pipes() -> None:
-    """Let `--help | head` end as any Unix tool does; there is nothing to clean up."""
+    """End by SIGPIPE as any Unix tool does, for `--help | head`; there is nothing to clean up."""
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 

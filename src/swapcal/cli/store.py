@@ -372,7 +372,7 @@ def _as_json(planned: list[Pruning], removed: int) -> str:
 
 
 def _withdraw(url: str, planned: list[Pruning], run: Run) -> None:
-    """Give up the open forecasts that are to be deleted, in the state too; not beside a service, which has its own."""
+    """Withdraw the open forecasts that are to be deleted, in the state too; not while a service uses the store."""
     try:
         with closing(open_store(url, learner=True)) as learner:
             count = sum(withdraw(learner, one.forecaster, one.before) for one in planned)

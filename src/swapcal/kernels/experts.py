@@ -52,7 +52,7 @@ def bent(weights: Array, p: float) -> float:
 
 @shared
 def learn_curve(weights: Array, spread: Array, p: float, y: float, share: float, gain: Array) -> None:
-    """Let the past fade, unless little is left of it, and enter one more forecast."""
+    """Discount the past, unless little is left of it, and enter one more forecast."""
     error = y - p - weights[0] * term(p, 0) - weights[1] * term(p, 1)
     for i in range(CURVE):
         gain[i] = spread[i, 0] * term(p, 0) + spread[i, 1] * term(p, 1)
@@ -248,7 +248,7 @@ def list_pairs(bank: Bank, keys: Keys, work: Workspace, n: int) -> int:
 
 @inlined
 def scale_features(work: Workspace, features: int, total: int) -> None:
-    """Give the features, and the features with pairs, unit norm; every pair has the amount work.amount[0].
+    """Scale the features, and the features with pairs, to unit norm; every pair has the amount work.amount[0].
 
     To linear experts the bias weighs as much as all else together: what moves in a stream is often its level.
     """
@@ -615,7 +615,7 @@ def surprise(m: float, y: float, weight: float, rate: float) -> float:
 
 @inlined
 def learn_bank(bank: Bank, work: Workspace, y: float, weight: float) -> None:
-    """Let every expert learn the label of the row looked at last; its margins become its errors."""
+    """Update every expert with the label of the row looked at last; its margins become its errors."""
     learn_newton(bank.newton, work.context, work.sizes[2], y, weight, work.pull)
     for e in range(HASHED):
         if weight > 1.0 and not FALLING[e]:
@@ -665,7 +665,7 @@ def log_likelihood(m: float, y: float) -> float:
 
 @inlined
 def learn_shortfalls(bank: Bank, memory: Array, y: float, weight: float, work: Workspace) -> None:
-    """Hold the experts' margins of the row looked at last, and its scores, against the base rate, given a late label.
+    """Compare the experts' margins of the row looked at last, and its scores, with the base rate, given a late label.
 
     The base rate is that of the labels before it.
     """

@@ -165,7 +165,7 @@ def observe(state: Memory, row: int, x: Array, y: float, alpha: float, u: Array)
 
 @inlined
 def restart(state: Memory, row: int) -> None:
-    """Let a learner start again."""
+    """Reset a learner."""
     prior, ridge = min(row, 1), state.knobs[RIDGE]
     for i in range(state.recent_factor.shape[1]):
         state.recent_factor[row, i] = 0.0

@@ -240,7 +240,7 @@ class Live:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What distinguishes this object from one with other arguments; JSON-able."""
+        """The arguments of this object, as JSON-able values."""
         limits = self._open_forecasts.limits._asdict() | self._open_forecasts.maturity._asdict()
         if limits["silence"] is not None:
             limits["silence"] = self._span.value(limits["silence"])
@@ -334,7 +334,7 @@ class Live:
 
     @locked
     def watch(self, watcher: "Callable[[Learned], None] | None") -> None:
-        """Have a function called with the labels that `forecast` and `label` learn, in order; None stops that.
+        """Set a function to be called with the labels that `forecast` and `label` learn, in order; None stops that.
 
         Not part of the state; what `run` and `trace` learn at once is not passed on.
         """
@@ -359,7 +359,7 @@ class Live:
 
     @locked
     def date_monitor(self, time: "np.datetime64") -> None:
-        """Have the monitor enter what is learned from now on at this time, instead of by the number of the row.
+        """Set the monitor's time for labels learned from now on, instead of the number of the row.
 
         Raises ValueError without a monitor.
 

@@ -50,7 +50,7 @@ class IssueQueue:
         return len(self._slots) - self._head
 
     def append(self, slot: int, number: int, still_open: int, issued: "array[int]") -> None:
-        """Let a forecast join, of which so many are open now."""
+        """Add a forecast; `still_open` is the number of open ones."""
         self._issued.append(number & LOW)
         self._slots.append(slot)
         if len(self._slots) > 2 * still_open + SLACK:
@@ -190,7 +190,7 @@ class OpenForecasts:
         return len(self.ids)
 
     def one_calendar(self, name: str, dated: bool | None, others: bool | None) -> bool | None:
-        """Refuse dates where times are numbers, and numbers where they are dates; return which they are."""
+        """Return whether times are dates. Raises ValueError for dates among numbers, or numbers among dates."""
         known = self.dated if others is None else others
         if dated is not None and known is not None and dated != known:
             words = ("a number", "a date")
@@ -345,7 +345,7 @@ class OpenForecasts:
         self.expire(closed=1)
 
     def expire(self, closed: int = 0) -> None:
-        """Give up the forecasts that are too many, too far back, or too old; one whose label has come is neither."""
+        """Expire forecasts that are too many, too far back, or too old, except those whose label has come."""
         most, expires, lifetime = self.limits
         while len(self.opened) + closed > most:
             self._give_up(self._issue_queue.first(self.issued))
@@ -356,7 +356,7 @@ class OpenForecasts:
                 self._drop(self._timed.popleft())
 
     def give_up(self, ids: Sequence[Id]) -> None:
-        """Give up open forecasts, but those whose label has come."""
+        """Withdraw open forecasts, except those whose label has come."""
         for slot in [self.opened[id] for id in dict.fromkeys(ids)]:
             if not self.arrived[slot]:
                 self._give_up(slot)
@@ -394,7 +394,7 @@ class OpenForecasts:
             heapq.heappop(self._ripening)
 
     def reuse(self) -> None:
-        """Let the slots of closed forecasts be taken again."""
+        """Free the slots of closed forecasts."""
         if self._vacated:
             self._free += self._vacated
             self._vacated.clear()
@@ -449,7 +449,7 @@ class OpenForecasts:
         return None if y == silence else CORRECTION
 
     def correct(self, id: Id, y: float, time: float) -> Iterator[int]:
-        """Take a report of a forecast that is learned as silence; yield what is to be learned before it."""
+        """Enter a report on a forecast that is learned as silence; yield the slots to be learned before it."""
         if id in self.opened:
             yield from self._until((time, FREE))
         self._record_correction(id, y)
@@ -462,7 +462,7 @@ class OpenForecasts:
         self.corrections += 1
 
     def _take_reports(self, limit: tuple[float, int]) -> None:
-        """Let reports come that were known beforehand."""
+        """Enter reports that were known beforehand and are due."""
         while self._reports_ahead and self._reports_ahead[0][:2] < limit:
             when, issued, id = heapq.heappop(self._reports_ahead)
             if id in self.reports and self.reports[id][:2] == (when, issued):
@@ -507,7 +507,7 @@ class OpenForecasts:
         return number if self.maturity.burst is None else FREE
 
     def compare(self, id: Id, y: float, known: float) -> None:
-        """Refuse a label that contradicts an earlier one."""
+        """Raise ConflictingLabelError for a label that contradicts an earlier one."""
         if known != y:
             given, before = self.span.value(y), self.span.value(known)
             raise ConflictingLabelError(f"label: given {given:g} for id {id!r}, which was labelled {before:g}")
@@ -516,7 +516,7 @@ class OpenForecasts:
         return self.limits.lifetime is not None and time - self._age_from(slot) > self.limits.lifetime
 
     def deliver_alone(self, slot: int, y: float, time: float, weight: float = 1.0) -> bool:
-        """Let a label arrive that concerns no other and is to be learned now; False, and nothing happens, if not so."""
+        """Enter a label that concerns no other and is to be learned now; otherwise return False and change nothing."""
         matures = self.matures[slot]
         if self._ahead or self._ready or self.patience is not None or matures == matures or self._waits_for(time):
             return False
@@ -525,7 +525,7 @@ class OpenForecasts:
         return True
 
     def deliver(self, slot: int, y: float, time: float, weight: float = 1.0) -> Iterator[int]:
-        """Let a label arrive, after all that were to arrive or mature before; yield what is to be learned now."""
+        """Enter a label, after all that were to arrive or mature before; yield the slots to be learned now."""
         self.y[slot], self.due[slot], self.weight[slot] = y, time, weight
         if self._waits_for(time):
             yield from self._until((time, FREE))
@@ -601,7 +601,7 @@ class OpenForecasts:
             yield slots[len(slots) - 1 - self.moment]
 
     def _handed_on(self, entry: tuple[float, int, int]) -> int:
-        """Let a label arrive or mature whose moment has come; return its slot if it is to be learned now."""
+        """Enter a label that arrives or matures now; return its slot if it is to be learned now."""
         when, issued, slot = entry
         if issued >= SILENCES:
             return slot if self._fell_silent(slot, issued - SILENCES) else FREE
@@ -618,7 +618,7 @@ class OpenForecasts:
         return slot if self._arrives(slot) else FREE
 
     def _fell_silent(self, slot: int, issued: int) -> bool:
-        """Take silence for the label of a forecast whose maturity is past, unless it has one or is closed."""
+        """Use silence as the label of a forecast whose maturity is past, unless it has one or is closed."""
         if self.issued[slot] != issued or self.arrived[slot]:
             return False
         silence, y, due = self.maturity.silence, self.y[slot], self.due[slot]
@@ -810,7 +810,7 @@ class OpenForecasts:
         return open_forecasts
 
     def _restore_silence(self, arrays: Any) -> None:
-        """Take over which labels were silence, and which reports are to come."""
+        """Restore which labels were silence, and which reports are to come."""
         self.silent = {*unpacked(arrays["silent.ids"])}
         ids, of = unpacked(arrays["reports.ids"]), arrays["reports.of"].tolist()
         if len(ids) != len(of) or not self.silent <= self.labelled.keys() or not {*ids} <= self.silent:
@@ -819,7 +819,7 @@ class OpenForecasts:
         self._reports_ahead = sorted((when, issued, id) for id, (when, issued, _) in self.reports.items())
 
     def _restore_delays(self, state: State) -> None:
-        """Take over how long labels took, and which came earlier."""
+        """Restore how long labels took, and which came earlier."""
         names = ("seen", "lost", "longest")
         self.delays = OutcomeDelays.from_arrays({name: state.arrays[f"delays.{name}"] for name in names})
         self.arrival_order.restore(state.arrays["pairs.halves"])

@@ -68,7 +68,7 @@ class Matrix:
         return self.dropped + self._size
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """Take in a record, its new columns and categories."""
+        """Enter a record, with its new columns and categories."""
         learned = {name: self._learned(str(name), value) for name, value in record.items()}
         if self._size == len(self._table) or self.width > self._table.shape[1]:
             self._make_room()
@@ -139,7 +139,7 @@ BACKGROUND_SHARE = 20  # a fit in the background is used once a twentieth more h
 
 
 class Fits(NamedTuple):
-    """What fitting took so far."""
+    """Costs of fitting so far."""
 
     fits: int
     rows: int
@@ -261,7 +261,7 @@ class Refit:
         return chances
 
     def learn(self, record: Mapping[str, Any], keys: Any, values: Any, y: float) -> None:
-        """Take in a label, and fit anew if it is time."""
+        """Enter a label, and refit if it is time."""
         self._matrix.append(record)
         self._y.append(float(y >= 0.5))
         self._y = self._y[-self.last :] if self.last is not None and len(self._y) > 2 * self.last else self._y
@@ -362,7 +362,7 @@ def _fit(estimator: Any, X: Array, y: Array, sizes: Sequence[int]) -> tuple[Any,
 
 
 def _told_categories(estimator: Any, X: Array, sizes: Sequence[int]) -> dict[str, Any]:
-    """Tell HistGradientBoosting which columns are categories, unless it was told; return what LightGBM's `fit` asks."""
+    """Set HistGradientBoosting's categorical columns, unless they are set; return the arguments of LightGBM's `fit`."""
     knobs = estimator.get_params()
     own = knobs.get("categorical_features", "no such knob")
     if own is None or (isinstance(own, str) and own == "from_dtype"):

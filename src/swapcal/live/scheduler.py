@@ -1,4 +1,4 @@
-"""What is to be forecast and learned, in order, and how the forecasts did over time."""
+"""`Scheduler`: forecasts and labels in the order in which they are learned, and scores over time."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -216,7 +216,7 @@ class ScoreHistory:
         return [*done[:-1], done[-1].extended(now)] if done and 2 * now.n < self._length else [*done, now]
 
 
-# `Scheduler`: what is to be forecast and learned, in order, and the rows of open forecasts that it is about.
+# `Scheduler`: the order of forecasts and labels, and the rows of open forecasts.
 
 KEPT = ("x", "dims", "keys", "values", "memory", "judged", "ticket", "groups")
 SAVED = {"dims": "widths"}  # names in files, where they differ

@@ -1,4 +1,4 @@
-"""What the file of a `Live` holds, and what keeps the kernels inside it."""
+"""The contents of the file of a `Live`, with the bounds that keep the kernels inside its arrays."""
 
 import numpy as np
 

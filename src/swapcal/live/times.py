@@ -115,7 +115,7 @@ class _Progress:
         """until when labels have arrived whose time was known beforehand"""
 
     def enter(self, name: Id, y: float, when: float, asks: bool) -> None:
-        """Let one more event come. Raises ValueError if it cannot be right."""
+        """Enter one more event. Raises ValueError if it is invalid."""
         if asks:
             self._pass(when, FREE)
             number = self.open_forecasts.forecasts + len(self.issued)

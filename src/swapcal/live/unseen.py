@@ -143,7 +143,7 @@ class ArrivalOrder:
         return np.array([(pair, *half) for pair, half in self.halves.items()], np.float64).reshape(-1, 3)
 
     def restore(self, halves: AnyArray) -> None:
-        """Take over what `to_array` returned."""
+        """Restore the state that `to_array` returned."""
         self.halves = {int(pair): (int(delay), float(y)) for pair, delay, y in halves.tolist()}
         if len(self.halves) != len(halves):
             raise ArchiveError("pairs.halves: given a pair twice, expected each once")

@@ -1,4 +1,4 @@
-"""What callers give: ids, limits, records, outcomes and times, one or one per row, checked."""
+"""Validation of arguments: ids, limits, records, outcomes and times, one or one per row."""
 
 import hashlib
 import json
