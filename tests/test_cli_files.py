@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +18,12 @@ pa = pytest.importorskip("pyarrow")
 import pyarrow.csv as pacsv  # noqa: E402
 import pyarrow.parquet as papq  # noqa: E402
 
-from swapcal.cli import forecasting  # noqa: E402
+from swapcal.cli import command_of, forecasting  # noqa: E402
 from swapcal.tables import delimited, formats  # noqa: E402
 from tests.commands import runner, said  # noqa: E402
 
 NAMES = ("audit", "decide", "forecast", "fit", "predict")
-run = runner(*(getattr(import_module(f"swapcal.cli.{name}"), name) for name in (*NAMES, "monitor")))
+run = runner(*map(command_of, (*NAMES, "monitor")))
 
 N = 80
 ROWS = [(f"{0.05 + i % 10 / 10:.2f}", str(int(i % 3 == 0)), f"{i}.5") for i in range(N)]

@@ -8,7 +8,7 @@ import pytest
 typer = pytest.importorskip("typer")
 pytest.importorskip("pyarrow")
 
-from swapcal.cli import COMMANDS, PANELS, _app  # noqa: E402
+from swapcal.cli import COMMANDS, PANELS, _app, command_of  # noqa: E402
 from swapcal.cli.progress import Output  # noqa: E402
 from tests.fresh import ROOT, python  # noqa: E402
 
@@ -30,8 +30,10 @@ PLAIN = [name for panel, names in PANELS.items() if panel != "Research" for name
 
 def helped(name: str) -> str:
     """Return a command's docstring and the help of its options."""
-    noun = name.replace("-", "_")
-    command = getattr(pytest.importorskip(f"swapcal.cli.{noun}"), noun)
+    try:
+        command = command_of(name)
+    except ModuleNotFoundError as error:
+        pytest.skip(f"needs {error.name}")
     if isinstance(command, typer.Typer):
         return " ".join(str(each.callback.__doc__) for each in command.registered_commands)
     app = typer.Typer()

@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import os
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ import pyarrow.dataset as pads  # noqa: E402
 import pyarrow.parquet as papq  # noqa: E402
 
 from swapcal import Audit  # noqa: E402
-from swapcal.cli import forecasting  # noqa: E402
+from swapcal.cli import command_of, forecasting  # noqa: E402
 from swapcal.cli.audit import Reading  # noqa: E402
 from swapcal.cli.progress import Run  # noqa: E402
 from swapcal.live import Live  # noqa: E402
@@ -32,7 +31,7 @@ from swapcal.tables.sources import InputError  # noqa: E402
 from tests.commands import runner, said  # noqa: E402
 
 NAMES = ("audit", "forecast", "fit", "monitor", "predict")
-run = runner(*(getattr(import_module(f"swapcal.cli.{name}"), name) for name in NAMES))
+run = runner(*map(command_of, NAMES))
 
 ROWS = 2400
 NAMED = ("--prob", "p", "--target", "y", "--features", "x,z,city,flag", "--groups", "city", "--title", "t")

@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date, datetime, timedelta
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ pytest.importorskip("typer")
 pacsv = pytest.importorskip("pyarrow.csv")
 papq = pytest.importorskip("pyarrow.parquet")
 
+from swapcal.cli import command_of  # noqa: E402
 from swapcal.cli.rows import numbers_or_text  # noqa: E402
 from swapcal.cli.stream_table import Roles, StreamReader  # noqa: E402
 from swapcal.features.encoder import Scales  # noqa: E402
@@ -195,7 +195,7 @@ def test_an_audit_can_be_told_that_numbers_are_categories(tmp_path: Path) -> Non
 
 
 NAMES = ("audit", "forecast", "fit", "predict")
-invoke = runner(*(getattr(import_module(f"swapcal.cli.{name}"), name) for name in NAMES))
+invoke = runner(*map(command_of, NAMES))
 
 
 def run(*arguments: Any) -> None:

@@ -1,4 +1,4 @@
-"""What would I gain? Your forecasts against recalibrations and swapcal, on the same rows.
+"""Benchmark: your forecasts against recalibrations and swapcal, on the same rows.
 
 `Benchmark` compares any forecasts; `in_time_order` and `cross_validated` make those of the usual methods.
 """
@@ -217,7 +217,7 @@ def _rows(table: Any, rows: Integers) -> Table:
     return Table(table).take(rows)
 
 
-# The benchmark in a sentence: what would be gained, by which method, or that the present forecasts are as good.
+# The benchmark in a sentence: the gain and its method, or that the present forecasts are as good.
 
 SOUND = ("no error found", "small")
 """Verdicts without an error worth correcting."""

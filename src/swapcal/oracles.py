@@ -403,7 +403,7 @@ class River:
         return float(self.model.predict_one(_record(x)))
 
     def update(self, x: Any, y: float, weight: float) -> None:
-        """Let the model learn a row."""
+        """Update the model with a row."""
         self.model.learn_one(_record(x), y, w=weight)
 
     def __repr__(self) -> str:
@@ -447,7 +447,7 @@ class PartialFit:
         return float(self.model.predict(_one_row(x))[0]) if self._fitted else self.start
 
     def update(self, x: Any, y: float, weight: float) -> None:
-        """Let the model learn a row."""
+        """Update the model with a row."""
         self.model.partial_fit(_one_row(x), np.array([y]), sample_weight=np.array([weight]))
         self._fitted = True
 

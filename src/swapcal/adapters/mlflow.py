@@ -40,7 +40,7 @@ COLUMNS = "features", "groups", "weights", "time", "clusters"
 AUDITED = "levels", "title", "seed", "intersections", "search"
 FOUND = "losses", "tolerance", "titles"
 OWN = "pos_label", "metric_prefix"
-"""What `evaluator_config` may hold: columns and options of `Audit.from_frame`, options of `Audit.to_findings`, and two
+"""Keys of `evaluator_config`: columns and options of `Audit.from_frame`, options of `Audit.to_findings`, and two
 that MLflow's own evaluators have."""
 LONGEST_TAG = 500
 """Characters of a tag's value; registries differ in how many they take."""

@@ -353,7 +353,7 @@ class RowSample:
             self._keep(other.rows)
 
     def widen(self, more: int) -> None:
-        """Give every row so many coordinates more, all 0, which leave its hash as it is."""
+        """Add so many coordinates to every row, all 0, which leave its hash unchanged."""
         if self.rows is not None:
             self.rows = self.rows._replace(X=np.pad(self.rows.X, ((0, 0), (0, more))))
             self.capacity = _capacity(self.rows.X.shape[1])
@@ -643,7 +643,7 @@ class Sums:
 
     @property
     def unit(self) -> str:
-        """What `n` counts."""
+        """Unit of `n`: rows, or units of weight."""
         return "rows" if self.n == self.rows else "units of weight"
 
     @property

@@ -179,7 +179,7 @@ def _code_weights(sizes: Integers, column: int, threshold: float, left: int) -> 
     return weights
 
 
-# Flat: a fitted model as one recipe over plain arrays, the same for every kind of column and model, for use elsewhere.
+# Export arrays: a fitted model as one recipe over arrays, the same for every kind of column and model.
 #
 # A table becomes a matrix of numbers, a row for each column, texts by their codes. The features F come from it: a one,
 # standard scores, flags of missing values, categories as intervals in which a number lies, and pairs of categories.
@@ -187,7 +187,7 @@ def _code_weights(sizes: Integers, column: int, threshold: float, left: int) -> 
 # trees compare, and the learners' wishes. A step that a model does not have is an identity.
 
 FLAG = 3.0
-"""What a flag of a missing value is among standard scores."""
+"""Value of a flag of a missing value among standard scores."""
 
 
 class FittedTable(Protocol):

@@ -33,4 +33,4 @@ __all__ = [
     *online.__all__,
     *realised.__all__,
 ]
-"""What each file exports."""
+"""The exports of all files."""

@@ -1,4 +1,4 @@
-"""What a theorem promises, how fine its grid is, and the price of rounding to the grid."""
+"""`Bound`: the value of a theorem, its grid, and the cost of rounding to the grid."""
 
 from __future__ import annotations
 

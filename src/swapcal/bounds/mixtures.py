@@ -40,7 +40,7 @@ __all__ = [
 DYADIC_STEPS = 18
 """s = ±2^-k, k = 0, …, 8."""
 STEP_LOSS = 9 / 8
-"""What a level loses to the best constant on a group is at most this times what it loses to the best of the steps …"""
+"""A level's loss relative to the best constant on a group is at most this times that to the best of the steps …"""
 SMALLEST_STEP2 = 4.0**-8
 """… plus this times the same, per round."""
 

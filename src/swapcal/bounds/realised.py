@@ -31,7 +31,7 @@ __all__ = [
     "variance_scales",
 ]
 
-# Martingales and covers: what turns a bound on distributions into a bound on draws.
+# Martingales and covers: from a bound on distributions to a bound on draws.
 
 
 def freedman(variance: float, mu: float, delta: float, scale: float = 1.0) -> Bound:

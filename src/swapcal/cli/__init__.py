@@ -79,7 +79,7 @@ def _app() -> Any:
 def _add(app: Any, name: str) -> None:
     """Add a command, or a group of commands; in the list of all, a command without its extra names the extra."""
     try:
-        command = _command(name)
+        command = command_of(name)
     except ModuleNotFoundError as error:
         if name in sys.argv[1:2]:
             raise
@@ -106,7 +106,7 @@ def _flowing(text: str) -> str:
 
 
 def _die_of_closed_pipes() -> None:
-    """Let `--help | head` end as any Unix tool does; there is nothing to clean up."""
+    """End by SIGPIPE as any Unix tool does, for `--help | head`; there is nothing to clean up."""
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 
@@ -138,7 +138,8 @@ def _wanted(arguments: list[str]) -> tuple[str, ...]:
     return named or COMMANDS
 
 
-def _command(name: str) -> Any:
+def command_of(name: str) -> Any:
+    """Return the function of a command, or the typer of its subcommands."""
     noun = name.replace("-", "_")
     return getattr(import_module(f"swapcal.cli.{HOMES.get(noun, noun)}"), noun)
 

@@ -256,7 +256,7 @@ def audit(
     ] = None,
     details: Annotated[
         bool,
-        typer.Option("--details", help="Print every error by its name in the theory, with its noise floor."),
+        typer.Option("--details", help="Print every error by its name in the theory, with its range by chance."),
     ] = False,
     title: options.Title = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the simulations.")] = 0,

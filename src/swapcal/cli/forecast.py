@@ -118,13 +118,9 @@ def forecast(
         unused: dict[str, str] = {}
         _require_time(time, {"--label-time": label_time, "--matures": matures})
         ripe, window = options.maturity(matures, source.columns)
-        roles = Roles(
-            target, time, id, label_time, ripe, scored(score, source.columns),
-            *(
-                tuple(listed(names, source.columns))
-                for names in (groups, numeric, categorical, drop, keep, keep_column)
-            ),
-        )  # fmt: skip
+        columns = (groups, numeric, categorical, drop, keep, keep_column)
+        given = (tuple(listed(names, source.columns)) for names in columns)
+        roles = Roles(target, time, id, label_time, ripe, scored(score, source.columns), *given)
         skip, threads = on_bad_row is OnBadRow.skip, 1 if follow else options.threads(jobs)
         with holding(state if follow else None, "this one"):
             saved = load_live(state) if state is not None and state.exists() else None
@@ -136,8 +132,7 @@ def forecast(
             taken = None if follow else (lambda id: saved is not None and saved.knows(id))
             reader = StreamReader(source, roles, skip=skip, positive=value, jobs=threads, taken=taken)
             if saved is None and not follow:
-                unused = unused_columns(reader.peek().features, roles.chosen(), is_whole=False)
-                reader.leave_out([*unused])
+                unused = _leave_out(reader)
                 roles = reader.roles
             belief = options.outcome_settings(window, silence, prior, unseen, roles.scores)
             live = open_live(roles, state, seed, trees=trees, saved=saved, about_outcomes=belief)
@@ -154,10 +149,7 @@ def forecast(
         reader.say_skipped(run)
         run.say_unmatched(value)
         facts = _facts(live, source.name, roles, tally, unused, written)
-        facts.details = _details(live, tally) if details else ()
-        facts.tell(run)
-        show_summary(run, live.status(), before, tally)
-        _say_status(run, live)
+        _show(run, facts, live, before, tally, details=details)
         fresh = not (follow or before.forecasts or trees or tally.stopped) and file != "-"
         if fresh and (more := _repair(live, roles, tally)) is not None:
             with text.open(file, until) as again:
@@ -165,13 +157,33 @@ def forecast(
                 rows = StreamReader(again, roles, skip=skip, positive=value, jobs=threads)
                 ways = [open_live(roles, None, seed, about_outcomes=own) for own in (belief, belief | more)]
                 _say_both_ways(run, rows, ways, more, stopping)
-        if verdict is not None:
-            run.say(verdict)
-        facts.end(run)
-        if tally.stopped:
-            run.say(_kept(reader, tally, out, state), "yellow")
+        _end(run, facts, verdict, _kept(reader, tally, out, state) if tally.stopped else None)
     if tally.stopped:
         raise typer.Exit(STOPPED)
+
+
+def _leave_out(reader: StreamReader) -> dict[str, str]:
+    """Leave out columns that cannot be features, and return the reason for each."""
+    unused = unused_columns(reader.peek().features, reader.roles.chosen(), is_whole=False)
+    reader.leave_out([*unused])
+    return unused
+
+
+def _show(run: Run, facts: Facts, live: Live, before: Status, tally: RunningScores, *, details: bool) -> None:
+    """Print what was forecast, the scores, and the state of models and values."""
+    facts.details = _details(live, tally) if details else ()
+    facts.tell(run)
+    show_summary(run, live.status(), before, tally)
+    _say_status(run, live)
+
+
+def _end(run: Run, facts: Facts, verdict: str | None, kept: str | None) -> None:
+    """Print the report's verdict, the files, and what an interrupted run has kept."""
+    if verdict is not None:
+        run.say(verdict)
+    facts.end(run)
+    if kept is not None:
+        run.say(kept, "yellow")
 
 
 def _require_time(time: str | None, dependent: Mapping[str, Any]) -> None:

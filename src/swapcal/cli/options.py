@@ -200,7 +200,7 @@ class DatedText(Text):
 
 
 def _configured(context: typer.Context, path: Path | None) -> Path | None:
-    """Take the options that the command line lacks from a TOML file's table of this command."""
+    """Read the options that the command line lacks from a TOML file's table of this command."""
     if path is None:
         return None
     try:
@@ -245,7 +245,7 @@ def _defaults(context: typer.Context, table: dict[str, Any], path: Path) -> Iter
 
 
 def _is_long(option: str) -> bool:
-    """Tell whether a name is an option's with two hyphens, or an argument's."""
+    """Return whether a name is an option's with two hyphens, or an argument's."""
     return option.startswith("--") or not option.startswith("-")
 
 
@@ -284,7 +284,7 @@ def _with_values(args: Sequence[str]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Spoken:
-    """What a command prints."""
+    """Options of printing."""
 
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.", rich_help_panel=PRINTING)] = False
     verbose: Annotated[
@@ -307,7 +307,7 @@ class Spoken:
             raise typer.BadParameter("--quiet, --verbose: given both, expected at most one")
 
     def refuse_two(self, out: str | None) -> None:
-        """Refuse to print both a table and figures on standard output."""
+        """Raise InputError if both a table and figures would be printed on standard output."""
         if out == "-" and self.prints_json:
             raise InputError("--out, --json: given - for both, expected one of them on standard output")
 
@@ -338,7 +338,7 @@ class Configuration:
 
 @dataclass(frozen=True)
 class Printing(Configuration, Spoken):
-    """What a command prints, and its configuration."""
+    """Options of printing, and the configuration file."""
 
 
 def reads_text(command: Callable[..., None]) -> Callable[..., None]:

@@ -110,9 +110,9 @@ def replay(store: options.Store, printing: options.Printing, forecaster: options
         names = options.chosen(forecaster, opened.forecasters())
         if not names:
             run.say("There are no forecasters in this store.")
-        found = [_replayed(opened, name, run) for name in names]
-        run.write(json.dumps({"command": "replay", "forecasters": found}))
-    raise typer.Exit(DIFFERENT if any(one["differences"] for one in found) else SAME)
+        results = [_replayed(opened, name, run) for name in names]
+        run.write(json.dumps({"command": "replay", "forecasters": results}))
+    raise typer.Exit(DIFFERENT if any(one["differences"] for one in results) else SAME)
 
 
 def _replayed(store: Store, name: str, run: Run) -> dict[str, Any]:
@@ -120,13 +120,13 @@ def _replayed(store: Store, name: str, run: Run) -> dict[str, Any]:
     from swapcal.service.history import first_replayed, replay
 
     began, first, last = time.perf_counter(), first_replayed(store, name), store.last(name)
-    found: list[Mismatch] = []
+    mismatches: list[Mismatch] = []
     count = forecasts = snapshots = 0
     with bar(run.console, f"replaying {name}", "events") as shown:
         for progress in replay(store, name):
             forecasts, snapshots = progress.forecasts, progress.snapshots
             count += len(progress.differences)
-            found += progress.differences[: MOST_SHOWN - len(found)]
+            mismatches += progress.differences[: MOST_SHOWN - len(mismatches)]
             shown.to(progress.seq - first, (progress.seq - first) / max(last - first, 1))
     seconds = time.perf_counter() - began
     where = f" after the snapshot at event {first:,}" if first else ""
@@ -135,7 +135,7 @@ def _replayed(store: Store, name: str, run: Run) -> dict[str, Any]:
         f"in {seconds:.1f} s: {f'{count:,} differ' if count else 'no difference'}.",
         "red" if count else None,
     )
-    for each in found:
+    for each in mismatches:
         run.say(f"  {_text(each)}")
     return {
         "name": name, "first_event": first, "last_event": last, "forecasts": forecasts, "snapshots": snapshots,
@@ -176,14 +176,14 @@ def alarms(
             for count, name in enumerate(names, 1):
                 standings.append(standing(recover(opened, name).hosted))
                 shown.to(count, count / len(names))
-        found = fleet(standings, q)
-        run.write(msgspec.json.encode(found).decode())
-        for one in found.forecasters[: found.off]:
+        result = fleet(standings, q)
+        run.write(msgspec.json.encode(result).decode())
+        for one in result.forecasters[: result.off]:
             say(run.output, f"{one.name}: {one.sentence}")
-        run.say(found.sentence)
+        run.say(result.sentence)
         if reports is not None:
             _audit_all(opened, reports, run)
-    raise typer.Exit(DIFFERENT if found.off else SAME)
+    raise typer.Exit(DIFFERENT if result.off else SAME)
 
 
 def _audit_all(store: Store, folder: Path, run: Run) -> None:
@@ -367,12 +367,12 @@ def prune(
 
 
 def _as_json(planned: list[Pruning], removed: int) -> str:
-    found = [{"name": one.forecaster, "events": one.loss.events, "forecasts": one.loss.forecasts} for one in planned]
-    return json.dumps({"command": "prune", "planned": found, "removed": removed})
+    entries = [{"name": one.forecaster, "events": one.loss.events, "forecasts": one.loss.forecasts} for one in planned]
+    return json.dumps({"command": "prune", "planned": entries, "removed": removed})
 
 
 def _withdraw(url: str, planned: list[Pruning], run: Run) -> None:
-    """Give up the open forecasts that are to be deleted, in the state too; not beside a service, which has its own."""
+    """Withdraw the open forecasts that are to be deleted, in the state too; not while a service uses the store."""
     try:
         with closing(open_store(url, learner=True)) as learner:
             count = sum(withdraw(learner, one.forecaster, one.before) for one in planned)

@@ -1,4 +1,4 @@
-"""What a forecaster can prove about itself: exact errors, a data-dependent bound and the theorem."""
+"""Certificates of a forecaster: exact errors, a data-dependent bound and the theorem."""
 
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise

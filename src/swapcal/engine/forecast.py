@@ -16,7 +16,7 @@ from swapcal.arrays import Array, Keys
 from swapcal.engine import state as memory
 from swapcal.kernels.state import T_HIGH, T_LOW, T_MEAN, T_P, T_WEIGHT, Opponent, RunOptions, all_known
 
-# The ticket: what was forecast, and what is needed to learn from the label later.
+# The ticket: a forecast with the data to learn from its label later.
 
 
 class LearnedFlag:

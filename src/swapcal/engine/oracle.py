@@ -405,7 +405,7 @@ class OracleForecaster(Writable):
             raise ValueError(f"context: given {len(x)} coordinates, expected {self._dim}")
 
     def _teach(self, slot: int, x: Any, y: float, alpha: float, taught: set[tuple[int, int]]) -> None:
-        """Let the oracles of a level learn a row, except those that did so before another one raised."""
+        """Update the oracles of a level with a row, except those that were updated before another one raised."""
         for number, oracle in enumerate(self._mixtures[slot].oracles):
             if alpha > 0.0 and (slot, number) not in taught:
                 oracle.update(oracle_input(x), y, alpha)
@@ -439,7 +439,7 @@ class OracleForecaster(Writable):
         return mix
 
     def _price(self, slots: Iterable[int]) -> None:
-        """Let an interval split when rounding costs more than the regret bound of its oracles, where they have one."""
+        """Split an interval when rounding costs more than the regret bound of its oracles, where they have one."""
         for slot in slots:
             promised = regret_of(self._mixtures[slot].oracles[0], float(self._state.mass[slot]))
             if promised is not None:

@@ -1,4 +1,4 @@
-"""What a forecaster with oracles can prove about itself, and swap regret against any regressor, refitted."""
+"""Certificates of a forecaster with oracles, and swap regret against any regressor, refitted."""
 
 import copy
 import inspect
@@ -25,7 +25,7 @@ from swapcal.kernels.state import GAP, UPDATES, Memory
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class SwapRegret:
-    """What a regressor, fitted in hindsight on the rows of each level, would have saved there in squared loss.
+    """The squared loss that a regressor, fitted in hindsight on the rows of each level, would have saved there.
 
     Attributes
     ----------

@@ -298,7 +298,7 @@ class Rungs(NamedTuple):
 
 
 class Draws(NamedTuple):
-    """What determines the draws of rows."""
+    """Keys of the draws of rows."""
 
     keys: Keys
     """(n,)"""

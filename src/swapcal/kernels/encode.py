@@ -145,7 +145,7 @@ def keep_sampled(v: float, salt: np.uint64, seen: int, sample: Array, filled: in
 
 @inlined
 def absorb(v: float, j: int, spread: float, salt: np.uint64, past: Past) -> None:
-    """Take a value in: Welford's update on it winsorised, and the reservoir's."""
+    """Enter a value: Welford's update on it winsorised, and the reservoir's."""
     count, mean = past.seen[j], past.mean[j]
     clipped = v
     if count >= TRUSTED and spread > 0.0:

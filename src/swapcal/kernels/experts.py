@@ -52,7 +52,7 @@ def bent(weights: Array, p: float) -> float:
 
 @shared
 def learn_curve(weights: Array, spread: Array, p: float, y: float, share: float, gain: Array) -> None:
-    """Let the past fade, unless little is left of it, and enter one more forecast."""
+    """Discount the past, unless little is left of it, and enter one more forecast."""
     error = y - p - weights[0] * term(p, 0) - weights[1] * term(p, 1)
     for i in range(CURVE):
         gain[i] = spread[i, 0] * term(p, 0) + spread[i, 1] * term(p, 1)
@@ -68,16 +68,16 @@ def learn_curve(weights: Array, spread: Array, p: float, y: float, share: float,
 #
 # The bank reads each row as a short list of hashed features. One part of it is linear in them; another also sees
 # every pair of columns, which is what trees of depth two see; the last are second-order regressions on the context.
-# None of them sees the user's own scores. Two stacks, second-order logistic regressions on all logits, with and without
-# the scores, and the scores as they are given share their weight by what each has been worth lately, so that a score
-# which is noise, or breaks, costs next to nothing, and so does learning where a score is the truth. The blend pools the
+# None of them uses the user's own scores. Two stacks, second-order logistic regressions on all logits, with and without
+# the scores, and the scores as they are given share their weight by their recent likelihoods, so that a score which is
+# noise, or breaks, costs next to nothing, and so does learning where a score is the truth. The blend pools the
 # log-odds of the stacks, the experts, the scores and the base rate by merit: while labels come at once it is the
 # stacks, and the later they come the more it leans on experts that change slowly. Merits move as fast as late labels
 # allow: slowly where surprises come in runs, as if labels came at once where they do not. Where labels come late,
 # experts that fall short of the base rate or of a score even on labels as they come lose their odds, a score that does
 # not is held on to until rows are labelled whose experts knew enough to be judged, and a row unlike those whose labels
 # are known is forecast with less confidence. Where they come at once, the blend is what a curve with a short memory
-# makes of the pool: a pool of experts that move goes off, and levels, which forget nothing, see it late.
+# makes of the pool: a pool of moving experts drifts, and levels, which weight all labels alike, adapt late.
 # A label of weight w counts as if it had come w times in a row, with two exceptions: AdaGrad, whose steps do not depend
 # on the gradients' scale, takes one step along w gradients, and memories fade once, as they are lengths in labels.
 
@@ -102,10 +102,10 @@ NO_SYMBOL = np.uint64(0)
 
 ONE = np.float32(1.0)
 MARGIN = np.float32(15.0)  # a float32 sigmoid is 0 or 1 beyond
-LOGIT = 9.2  # log-odds of 1e-4: what one expert may say to the stack
+LOGIT = 9.2  # log-odds of 1e-4: limit of an expert's input to the stack
 PRIOR = 0.01  # variance of the stack's weights
-MEMORY = 1e4  # labels that stack and merits remember
-LAGS = 10.0  # as many more delays do merits remember, whose lessons come in so many blocks
+MEMORY = 1e4  # memory of stack and merits, in labels
+LAGS = 10.0  # further memory of merits, in delays: late labels come in so many blocks
 FORGET = 1.0 - 1.0 / MEMORY
 LOOSEST = 20.0  # forgetting stops once the weights' variances are on average this many times their prior
 FLAT = 1e-4  # least curvature credited to a label, so that certainty cannot freeze the stack
@@ -117,26 +117,25 @@ FALLING = np.array([LINEAR_SGD <= e < LINEAR or e >= LINEAR + PAIR_SGD for e in 
 ADA_PACE = 0.15  # how fast AdaGrad moves at first, relative to SGD of the same rate
 FASTEST, STEP = 1.0, np.sqrt(2.0)  # the merits' rate is STEP over the root of all surprise, at most FASTEST
 LEAST_MERIT = -15.0  # lower limit of merit's effect on a weight, as a logarithm
-RECENT = 1e3  # labels that the last second-order expert remembers; over as many, experts are held against the base rate
-DOUBT = 0.2  # part of a row's leverage that is doubt in what the experts say of it, when labels come late
-SURPRISE = 0.6  # power of 1 + lag that tempers the stacks' likelihoods; ½ would do in a world that stands still
-# The stacks: one knows the experts only, the other also the users' scores; beside them the scores as given. None weighs
-# less than a third of SWITCHING.
+RECENT = 1e3  # memory of the last second-order expert, in labels; over as many, experts are compared with the base rate
+DOUBT = 0.2  # part of a row's leverage that counts as uncertainty of the experts' log-odds, when labels come late
+SURPRISE = 0.6  # power of 1 + lag that tempers the stacks' likelihoods; ½ would suffice without drift
+# The stacks: one on the experts only, the other also on the users' scores; and the scores as given. None weighs less
+# than a third of SWITCHING.
 PLAIN, SCORED, GIVEN = 0, 1, 2
-INFORMED = 0.5  # share of today's labels that a row must have known to tell nothing of the scores as against the base
+INFORMED = 0.5  # share of today's labels known to a row from which on it does not compare the scores with the base rate
 SWITCHING = 1e-4
-RISE = 1e-3  # most that one label adds to belief in the scores beside the pool: one surprise of a stack proves little
+RISE = 1e-3  # most that one label adds to the trust in the scores: one surprise of a stack proves little
 LARGEST_GAIN = 300.0  # logarithm of a likelihood ratio, which a label of large weight must not make infinite
-# counts of the bank: labels known, their sum, how many labels come between a forecast and its own, all surprise of the
-# blend so far, the most there was,
-# and how far the users' scores as given are believed beside all that is learned
+# counts of the bank: labels known, their sum, the number of labels between a forecast and its own, the sum of all
+# surprise of the blend, its maximum so far, and the trust in the users' scores as given against all that is learned
 KNOWN, ONES, LAG, TENSION, PEAK, TRUST = 0, 1, 2, 3, 4, 5
 COUNTS = 6
 LAG_STEP = 0.01  # the lag is a mean over about a hundred labels
-# what a row remembers behind the stacks' inputs: the log-odds of both stacks, of the two together and of the base rate,
-# and the labels then known
-SAID_PLAIN, SAID_SCORED, SAID_STACK, SAID_BASE, SAID_KNOWN = 0, 1, 2, 3, 4
-SAID = 5
+# what a row keeps after the stacks' inputs: the log-odds of both stacks, of the two together and of the base rate, and
+# the labels then known
+ISSUED_PLAIN, ISSUED_SCORED, ISSUED_STACK, ISSUED_BASE, ISSUED_KNOWN = 0, 1, 2, 3, 4
+ISSUED = 5
 
 
 class Bank(NamedTuple):
@@ -203,7 +202,7 @@ class Workspace(NamedTuple):
     trust: Array
     """of each member of the blend"""
     credit: Array
-    """what one label says of each member"""
+    """of each member, by one label"""
 
 
 @inlined
@@ -249,7 +248,7 @@ def list_pairs(bank: Bank, keys: Keys, work: Workspace, n: int) -> int:
 
 @inlined
 def scale_features(work: Workspace, features: int, total: int) -> None:
-    """Give the features, and the features with pairs, unit norm; every pair has the amount work.amount[0].
+    """Scale the features, and the features with pairs, to unit norm; every pair has the amount work.amount[0].
 
     To linear experts the bias weighs as much as all else together: what moves in a stream is often its level.
     """
@@ -375,7 +374,7 @@ def stacked(bank: Bank, stack: int, inputs: Array, trust: Array) -> float:
 
 @inlined
 def as_given(memory: Array, inputs: int) -> float:
-    """Return the mean log-odds of the users' scores: what the stack that knows them starts from."""
+    """Return the mean log-odds of the users' scores: the start of the stack that uses them."""
     odds = 0.0
     for score in range(1 + EXPERTS, inputs):
         odds += memory[score]
@@ -384,7 +383,7 @@ def as_given(memory: Array, inputs: int) -> float:
 
 @inlined
 def trusted_share(bank: Bank) -> float:
-    """Return the share of the users' scores as given beside the pool and its curve: 0 unless they are mostly believed.
+    """Return the share of the users' scores as given against the pool and its curve: 0 unless they are mostly trusted.
 
     Every weight that is learned costs something, also where the score is the truth. The later labels come the less.
     """
@@ -393,27 +392,27 @@ def trusted_share(bank: Bank) -> float:
 
 @inlined
 def put_stacks(bank: Bank, memory: Array, trust: Array) -> None:
-    """Write the log-odds of each stack, and of their mixture; before the first label the users' scores speak."""
+    """Write the log-odds of each stack, and of their mixture; before the first label those of the users' scores."""
     inputs = bank.weights.shape[1]
-    plain = stacked(bank, PLAIN, memory, trust)
-    memory[inputs + SAID_PLAIN] = memory[inputs + SAID_SCORED] = memory[inputs + SAID_STACK] = plain
+    unscored = stacked(bank, PLAIN, memory, trust)
+    memory[inputs + ISSUED_PLAIN] = memory[inputs + ISSUED_SCORED] = memory[inputs + ISSUED_STACK] = unscored
     if bank.weights.shape[0] > SCORED:
         scored = stacked(bank, SCORED, memory, trust)
-        memory[inputs + SAID_SCORED] = memory[inputs + SAID_STACK] = scored
+        memory[inputs + ISSUED_SCORED] = memory[inputs + ISSUED_STACK] = scored
         if bank.counts[KNOWN] > 0.0:
-            p = bank.shares[PLAIN] * sigmoid(plain) + bank.shares[SCORED] * sigmoid(scored)
+            p = bank.shares[PLAIN] * sigmoid(unscored) + bank.shares[SCORED] * sigmoid(scored)
             p += bank.shares[GIVEN] * sigmoid(as_given(memory, inputs))
-            memory[inputs + SAID_STACK] = np.log(p / (1.0 - p))
+            memory[inputs + ISSUED_STACK] = np.log(p / (1.0 - p))
 
 
 @inlined
-def said(bank: Bank, memory: Array, member: int) -> float:
+def issued_odds(bank: Bank, memory: Array, member: int) -> float:
     """Return the log-odds that a member of the blend gave a row."""
     inputs = bank.weights.shape[1]
     if member == STACK:
-        return float(memory[inputs + SAID_STACK])
+        return float(memory[inputs + ISSUED_STACK])
     if member == inputs:
-        return float(memory[inputs + SAID_BASE])
+        return float(memory[inputs + ISSUED_BASE])
     return float(memory[member])
 
 
@@ -453,7 +452,7 @@ def trust(bank: Bank, member: int, least: float) -> float:
 
     An expert that moves by its rate with each label has, while `lag` labels are outstanding, outlived what it followed
     about rate × lag times over. AdaGrad's rate falls with the square root of the labels, a second-order expert's with
-    their number as far as it remembers; the stack, which has most to learn, counts as an expert of rate 1; a user's
+    their number within its memory; the stack, which has most to learn, counts as an expert of rate 1; a user's
     score and the base rate do not age. An expert that falls short of the base rate, or of a score, when every label
     before a row's own is known will not do better with older ones: it pays for its shortfall, until the blend has rows
     to judge it by. Until then the best score, if neither the base rate nor an expert that lasts is better, has the odds
@@ -495,7 +494,7 @@ def pace(bank: Bank) -> float:
 
 @inlined
 def put_weights(bank: Bank, odds: Array, weights: Array) -> None:
-    """Write each member's share of the blend's log-odds: prior odds times what merit says."""
+    """Write each member's share of the blend's log-odds: prior odds times the exponential of its merit."""
     eta, total = pace(bank), 0.0
     for member in range(bank.merits.shape[0]):
         weights[member] = odds[member] * np.exp(max(eta * bank.merits[member], LEAST_MERIT))
@@ -507,10 +506,10 @@ def put_weights(bank: Bank, odds: Array, weights: Array) -> None:
 
 @inlined
 def blended(bank: Bank, memory: Array, weights: Array) -> float:
-    """Return the log-odds of the blend whose members have these weights; one member says at most LOGIT."""
+    """Return the log-odds of the blend whose members have these weights; those of a member are cut at LOGIT."""
     odds = 0.0
     for member in range(bank.merits.shape[0]):
-        odds += weights[member] * bounded(said(bank, memory, member), LOGIT)
+        odds += weights[member] * bounded(issued_odds(bank, memory, member), LOGIT)
     return odds
 
 
@@ -520,7 +519,8 @@ def confidence(bank: Bank, odds: float, work: Workspace) -> float:
 
     Log-odds m that are uncertain by a variance v are moderated to m/√(1 + π v/8) (MacKay 1992). What is uncertain
     here is whether what was learned applies to the row at all. Its leverage p(1-p) xᵀPx on the second-order expert with
-    the shortest memory says how unlike the labelled rows it is; the variance alone would say how rare the outcome is.
+    the shortest memory measures how unlike the labelled rows it is; the variance alone would measure the rarity of the
+    outcome.
     """
     lag, p = bank.counts[LAG], sigmoid(odds)
     doubt = p * (1.0 - p) * newton_variance(bank.newton, NEWTON - 1, work.context, work.sizes[2])
@@ -552,11 +552,11 @@ def forecast_row(bank: Bank, work: Workspace, given: Array, memory: Array, proba
     inputs, known = bank.weights.shape[1], bank.counts[KNOWN]
     put_trust(bank, work.trust)
     put_stacks(bank, memory, work.trust)
-    memory[inputs + SAID_BASE] = base_rate(bank)
-    memory[inputs + SAID_KNOWN] = known
+    memory[inputs + ISSUED_BASE] = base_rate(bank)
+    memory[inputs + ISSUED_KNOWN] = known
     put_weights(bank, work.trust, work.credit)
-    # before the first label only the stack has anything to say
-    odds = hesitant(bank, memory, work.credit, work) if known > 0.0 else memory[inputs + SAID_STACK]
+    # before the first label only the stack is used
+    odds = hesitant(bank, memory, work.credit, work) if known > 0.0 else memory[inputs + ISSUED_STACK]
     p = sigmoid(odds)
     p += (bent(bank.curve, p) - p) / (1.0 + bank.counts[LAG])
     share = trusted_share(bank)
@@ -615,7 +615,7 @@ def surprise(m: float, y: float, weight: float, rate: float) -> float:
 
 @inlined
 def learn_bank(bank: Bank, work: Workspace, y: float, weight: float) -> None:
-    """Let every expert learn the label of the row looked at last; its margins become its errors."""
+    """Update every expert with the label of the row looked at last; its margins become its errors."""
     learn_newton(bank.newton, work.context, work.sizes[2], y, weight, work.pull)
     for e in range(HASHED):
         if weight > 1.0 and not FALLING[e]:
@@ -665,12 +665,12 @@ def log_likelihood(m: float, y: float) -> float:
 
 @inlined
 def learn_shortfalls(bank: Bank, memory: Array, y: float, weight: float, work: Workspace) -> None:
-    """Hold the experts' margins of the row looked at last, and its scores, against the base rate, given a late label.
+    """Compare the experts' margins of the row looked at last, and its scores, with the base rate, given a late label.
 
     The base rate is that of the labels before it.
     """
     known = bank.counts[KNOWN]
-    if bank.counts[LAG] > 0.0 or memory[bank.weights.shape[1] + SAID_KNOWN] < known:
+    if bank.counts[LAG] > 0.0 or memory[bank.weights.shape[1] + ISSUED_KNOWN] < known:
         base = log_likelihood(base_rate(bank), y)
         step = min(weight * max(2.0 / (known + 2.0), 1.0 / RECENT), 1.0)
         for e in range(EXPERTS):
@@ -681,14 +681,17 @@ def learn_shortfalls(bank: Bank, memory: Array, y: float, weight: float, work: W
 
 @inlined
 def learn_shares(bank: Bank, memory: Array, y: float, rate: float, rival: float) -> None:
-    """Credit the stack that knows the scores, and these, with their likelihoods of a label beyond those of a rival.
+    """Credit the stack that uses the scores, and these, with their likelihoods of a label relative to a rival's.
 
-    The rival is the plain stack, or what stands for it, as log-odds. Each may have to be believed again any time.
+    The rival is the stack without scores, or a substitute for it, as log-odds. No share falls to 0, so that each can
+    recover at any time.
     """
-    inputs, plain = bank.weights.shape[1], log_likelihood(rival, y)
-    scored = log_likelihood(memory[inputs + SAID_SCORED], y) - plain
+    inputs, unscored = bank.weights.shape[1], log_likelihood(rival, y)
+    scored = log_likelihood(memory[inputs + ISSUED_SCORED], y) - unscored
     scored = bank.shares[SCORED] * np.exp(min(rate * scored, LARGEST_GAIN))
-    given = bank.shares[GIVEN] * np.exp(min(rate * (log_likelihood(as_given(memory, inputs), y) - plain), LARGEST_GAIN))
+    given = bank.shares[GIVEN] * np.exp(
+        min(rate * (log_likelihood(as_given(memory, inputs), y) - unscored), LARGEST_GAIN)
+    )
     total = scored + given + bank.shares[PLAIN]
     bank.shares[SCORED] = scored / total + SWITCHING * (1.0 / 3.0 - scored / total)
     bank.shares[GIVEN] = given / total + SWITCHING * (1.0 / 3.0 - given / total)
@@ -697,10 +700,10 @@ def learn_shares(bank: Bank, memory: Array, y: float, rate: float, rival: float)
 
 @inlined
 def learn_merits(bank: Bank, memory: Array, y: float, share: float, work: Workspace) -> None:
-    """Credit every member with what more of it would have gained the blend of a label, and find the next rate.
+    """Credit every member with the gain that more of it would have given the blend on a label, and set the next rate.
 
     The credits are minus the gradient of the blend's log loss by the members' shares, so the comparison is with the
-    best fixed pool, and thereby with the best member. The rate is STEP/√Σ c (c + 2 b), with b the sum of the
+    best fixed pool, and so with the best member. The rate is STEP/√Σ c (c + 2 b), with b the sum of the
     credits between the row's forecast and its label (adaptive revision, McMahan and Streeter 2014): surprises that
     come in runs are met about lag times before anything can be learned from them and slow the blend down, those of
     opposite signs do not. The b of all rows are read from sums that fade over `lag` labels, so that no row keeps any.
@@ -711,10 +714,10 @@ def learn_merits(bank: Bank, memory: Array, y: float, share: float, work: Worksp
     odds = blended(bank, memory, work.credit)
     error, tension, best = share * (y - sigmoid(odds)), 0.0, -np.inf
     for member in range(members):
-        credit = error * (bounded(said(bank, memory, member), LOGIT) - odds)
+        credit = error * (bounded(issued_odds(bank, memory, member), LOGIT) - odds)
         tension += work.credit[member] * credit * (credit + 2.0 * bank.runs[member])
     for member in range(members):
-        credit = error * (bounded(said(bank, memory, member), LOGIT) - odds)
+        credit = error * (bounded(issued_odds(bank, memory, member), LOGIT) - odds)
         bank.runs[member] = fade * (bank.runs[member] + credit)
         bank.merits[member] = keep * bank.merits[member] + credit
         best = max(best, bank.merits[member])
@@ -724,7 +727,7 @@ def learn_merits(bank: Bank, memory: Array, y: float, share: float, work: Worksp
     bank.counts[TENSION] = keep * bank.counts[TENSION] + tension
     bank.counts[PEAK] = max(keep * bank.counts[PEAK], bank.counts[TENSION])
     if bank.weights.shape[0] > SCORED:
-        rival = memory[bank.weights.shape[1] + SAID_PLAIN]
+        rival = memory[bank.weights.shape[1] + ISSUED_PLAIN]
         learn_shares(bank, memory, y, share / (1.0 + lag) ** SURPRISE, rival)
 
 
@@ -736,10 +739,10 @@ def learn_blend(bank: Bank, memory: Array, y: float, weight: float, work: Worksp
     experts would count it a second time once they have learned it. A label therefore counts by the share of today's
     labels that were known when its row was issued: 1 when nothing came between, 0 when the row was uninformed.
 
-    A user's score does not learn, so a row tells how good it is, informed or not: against the base rate, where experts
-    said nothing that they could be judged by.
+    A user's score does not learn, so any row measures it, informed or not: against the base rate, on rows where experts
+    were uninformed.
     """
-    known, then = bank.counts[KNOWN], memory[bank.weights.shape[1] + SAID_KNOWN]
+    known, then = bank.counts[KNOWN], memory[bank.weights.shape[1] + ISSUED_KNOWN]
     share = then / known if then < known else 1.0
     bank.counts[LAG] += (known - then - bank.counts[LAG]) * max(LAG_STEP, 1.0 / (known + 1.0))
     if share > 0.0:
@@ -774,7 +777,7 @@ def run_experts(
     """Go through events in order: rows[k] is forecast where labels[k] is NaN, and learns its label elsewhere.
 
     keys, values (n, 3K) describe the rows, and so do the first dims (n,) coordinates of X (n, d); given (n, S) holds
-    users' scores. Written are memory (n, 1+EXPERTS+S+SAID), what was said of the row, and probabilities (n, 1+EXPERTS).
+    users' scores. Written are memory (n, 1+EXPERTS+S+ISSUED), the values issued, and probabilities (n, 1+EXPERTS).
     A label may come any time after its row's forecast; experts learn it with the features they saw. It counts
     weights[k] times, or weights[0] times where there is only one.
     """
@@ -825,7 +828,7 @@ def add_beside(sums: Array, memory: Array, tickets: Array, y: Array, weights: Ar
 def share_blend(bank: Bank, shares: Array) -> None:
     """Write each member's share of the blend's log-odds (2 + EXPERTS + scores,), as they are now.
 
-    Scores have their share beside the pool too, which is one of probabilities.
+    Scores also have their share as given, which is one of probabilities.
     """
     shares[:] = 0.0
     shares[STACK] = 1.0
@@ -843,7 +846,7 @@ def share_blend(bank: Bank, shares: Array) -> None:
 def put_scores(probabilities: Array, weights: Array, X: Array) -> None:
     """Write probabilities, one per weight, behind the constant: the blend's as it is, others stabilised.
 
-    The engine's prior is the blend itself, and a linear coordinate can say so exactly.
+    The engine's prior is the blend itself, which a linear coordinate represents exactly.
     """
     for t in range(probabilities.shape[0]):
         X[t, 1] = weights[0] * (2.0 * probabilities[t, 0] - 1.0)

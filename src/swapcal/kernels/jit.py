@@ -32,7 +32,7 @@ from numba.core.compiler import Compiler, DefaultPassBuilder, Flags, _LowerResul
 from numba.core.compiler_machinery import register_pass
 from numba.core.typed_passes import NativeLowering
 
-# Compiling less: what is only inlined never runs by itself, so its machine code is not made.
+# Compiling less: functions that are only inlined never run alone, so their machine code is not made.
 
 AS_EMITTED = {f"swapcal.kernels.{name}" for name in ("experts", "linalg", "mixing", "newton")}
 """Modules whose parts become machine code nevertheless: making it rewrites the part that kernels inline, and without

@@ -165,7 +165,7 @@ def observe(state: Memory, row: int, x: Array, y: float, alpha: float, u: Array)
 
 @inlined
 def restart(state: Memory, row: int) -> None:
-    """Let a learner start again."""
+    """Reset a learner."""
     prior, ridge = min(row, 1), state.knobs[RIDGE]
     for i in range(state.recent_factor.shape[1]):
         state.recent_factor[row, i] = 0.0
@@ -349,9 +349,9 @@ def crossing(ladder: Ladder, x: Array, lo: int, hi: int, least: float, most: flo
 
 # Second-order logistic regressions on the contexts, at several ridge strengths.
 #
-# Each keeps the Gaussian posterior N(w, P) of its weights, P = U D Uᵀ, and takes one extended Kalman step per label. The
-# strongest ridge weights all labels equally and is robust to noise; the weakest discounts old labels most and adapts
-# fastest.
+# Each keeps the Gaussian posterior N(w, P) of its weights, P = U D Uᵀ, and takes one extended Kalman step per label.
+# The strongest ridge weights all labels equally and is robust to noise; the weakest discounts old labels most and
+# adapts fastest.
 # A row concerns only the coordinates that existed when it came, so what is computed does not depend on later ones.
 
 RIDGES = np.array([10.0, 1.0, 0.1])  # on features of norm at most 1

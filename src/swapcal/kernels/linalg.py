@@ -64,7 +64,7 @@ def sweep_columns(factor: Array, offset: int, rows: int, u: Array, p: Four, v: F
 
 
 def prefetch(array: Any, place: int) -> None:
-    """Have the cache line of an array's entry loaded, counted through all rows; nothing is read, nothing changes."""
+    """Prefetch the cache line of an array's entry, counted through all rows; no value is read or changed."""
 
 
 def _data(context: Any, builder: Any, kind: Any, array: Any) -> Any:

@@ -38,7 +38,7 @@ T_RAW = T_RECENT_LOW
 
 
 class LogMemory(NamedTuple):
-    """What is known, by level."""
+    """The statistics by level."""
 
     z: Array
     """(L,) levels, increasing, within (0, 1)."""

@@ -169,7 +169,7 @@ def issue(state: Memory, x: Array, event: np.uint64, ticket: Array, mix: Array, 
 
 @inlined
 def split(state: Memory, low: int, high: int) -> None:
-    """Put a new level half-way between two neighbours, its learner starting from their mean, or as near as it may."""
+    """Insert a level half-way between two neighbours, its learner starting from their mean, or as near as it may."""
     middle = 0.5 * (state.z[low] + state.z[high])
     if not state.z[low] < middle < state.z[high]:
         return

@@ -42,7 +42,7 @@ C_LEVEL, C_MASS, C_RESIDUAL, C_DRAWN, C_WEIGHT, C_UP, C_DOWN = range(7)
 CELL = 7
 # counts
 GROUPS, USED, UPDATES, LATE, WEIGHTED = range(5)
-# knobs: what all groups start with, a column's part of it, what a score starts with
+# knobs: initial weight of all groups, a column's part of it, initial weight of a score
 GROUPS_SHARE, COLUMN_SHARE, SCORE_SHARE = range(3)
 # members that are not known yet, and places without a value
 NEW, ABSENT = -1, -2
@@ -216,7 +216,7 @@ def gather(state: SparseMemory, keys: Keys, scratch: SparseScratch) -> None:
 
 @inlined
 def fetch_ahead(state: SparseMemory, X: Array, row: int, columns: int) -> None:
-    """Have what later rows will read loaded meanwhile: the table's places, three rows on, their groups, then cells.
+    """Prefetch the memory of later rows: the table's places, three rows on, their groups, then cells.
 
     Where groups come evenly, most of a row's time would be spent waiting for memory. A group that is not where it is
     looked for first is loaded when it is needed.
@@ -439,7 +439,7 @@ def learn_at(
     drawn: float,
     scratch: SparseScratch,
 ) -> None:
-    """Let the experts of a level learn an outcome with a weight."""
+    """Update the experts of a level with an outcome and its weight."""
     gap = y - state.z[level]
     state.mass[level] += mass
     state.drawn[level] += drawn

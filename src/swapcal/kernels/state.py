@@ -261,7 +261,7 @@ def choose_label(rule: int, mean: float, x: Array, chance: float, coin: float, n
 
 @inlined
 def answer(opponent: Opponent, row: int, mean: float, x: Array) -> float:
-    """Let the opponent choose the label of a round, and write it down."""
+    """Return the label of a round that the opponent chooses, and store it."""
     y = choose_label(opponent.rule, mean, x, opponent.chance[row], opponent.coins[row], opponent.notes)
     opponent.labels[row] = y
     return y

@@ -25,7 +25,7 @@ CEILING = 1e100
 def step(
     bets: Array, cell: int, gain: Array, shares: Array, residual: float, square: float, weight: float, clock: float
 ) -> tuple[float, float]:
-    """Let every bet of a cell play one row; return Σ shares·SUM of the bets upwards and of those downwards.
+    """Update every bet of a cell with one row; return Σ shares·SUM of the bets upwards and of those downwards.
 
     SUM ← (1 + SUM)·gain counts every possible start of a change; CUSUM ← max(1, CUSUM)·gain keeps the best one.
     """
@@ -251,7 +251,7 @@ def play(
     log: Array,
     used: int,
 ) -> int:
-    """Let one cell play one row, or the mean of a few; return the entries of the log in use."""
+    """Update one cell with one row, or the mean of a few; return the number of entries of the log in use."""
     square = residual * residual
     up, down = step(bet_state.bets, cell, gain, terms.shares, residual, square, weight, clock)
     note = bet_state.notes[cell]
@@ -282,7 +282,7 @@ def advance(
     gain: Array,
     log: Array,
 ) -> tuple[int, int]:
-    """Let every row play in all its cells, in order; return how many did, and how many alarms ended.
+    """Update all cells of every row, in order; return how many rows were entered, and how many alarms ended.
 
     It stops where the log might not hold the alarms that the next row ends.
 
@@ -332,7 +332,7 @@ def advance_clusters(
     touched: Integers,
     sums: Array,
 ) -> tuple[int, int]:
-    """Let every cluster play once in each of its cells, with the mean gain of its rows there.
+    """Update each cell of every cluster once, with the mean gain of its rows there.
 
     Returns the clusters that played and the alarms that ended, stopping as `advance` does.
 

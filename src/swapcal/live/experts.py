@@ -20,6 +20,9 @@ from swapcal.kernels.experts import (
     EXPERTS,
     GIVEN,
     HASHED,
+    ISSUED,
+    ISSUED_BASE,
+    ISSUED_STACK,
     LINEAR,
     LINEAR_ADA,
     LINEAR_ROW,
@@ -33,9 +36,6 @@ from swapcal.kernels.experts import (
     PLAIN,
     PRIOR,
     RATES,
-    SAID,
-    SAID_BASE,
-    SAID_STACK,
     SCORED,
     SMALL_LINEAR_SLOTS,
     SMALL_PAIR_SLOTS,
@@ -61,7 +61,7 @@ __all__ = [
     "expert_weights",
 ]
 
-# `Rows`: what every learner saw of each row, and said of it.
+# `Rows`: the inputs and outputs of every learner for each row.
 
 
 @dataclass
@@ -76,7 +76,7 @@ class Rows:
     scores: Array
     """the users' and the models' probabilities"""
     draws: Keys
-    """what the draws between levels know each row by"""
+    """keys of the rows for the draws between levels"""
     memory: Array
     """what the experts need to learn the label"""
     judged: Array
@@ -182,7 +182,7 @@ def _paces(experts: slice, constant: int) -> list[tuple[str, float]]:
 
 
 def _remembering(kept: float) -> str:
-    """Return the name of a second-order expert that keeps so much of what it knows at each outcome."""
+    """Return the name of a second-order expert that keeps this part of its information at each outcome."""
     return f"ridge logistic ({'all outcomes' if kept == 1.0 else f'last {round(1.0 / (1.0 - kept)):,} outcomes'})"
 
 
@@ -218,8 +218,8 @@ class Experts(Writable):
     ----------
     scores : number of users' own forecasts that join the blend; it starts from their mean, if there are any.
     view : where in a context the raw features are, and their largest norm.
-    models : how many of them, the last ones, are of models that learn beside the experts. The blend starts from the
-        others: a model has to do well before it is relied on.
+    models : how many of them, the last ones, are of models that learn in addition to the experts. The blend starts from
+        the others: a model has to do well before it is relied on.
     size : "full", or "small" for hashed tables of a hundredth of the rows, which more features share.
 
     Examples
@@ -264,7 +264,7 @@ class Experts(Writable):
     @property
     def memory_width(self) -> int:
         """Numbers to keep per open row, besides its features."""
-        return 1 + EXPERTS + self.scores + SAID
+        return 1 + EXPERTS + self.scores + ISSUED
 
     def forecast(
         self, keys: Keys, values: Array, given: Array | None = None, x: Array | None = None
@@ -325,12 +325,12 @@ class Experts(Writable):
 
     @property
     def belief(self) -> float:
-        """How far the users' scores as given are believed beside all that is learned, from 0 to 1."""
+        """The trust in the users' scores as given against all that is learned, from 0 to 1."""
         return float(self._bank.counts[TRUST])
 
     def base_rate(self, memory: Array) -> float:
         """Return the rate of the labels known when a row was forecast; ½ before the first."""
-        return float(_chance(memory[self._bank.weights.shape[1] + SAID_BASE]))
+        return float(_chance(memory[self._bank.weights.shape[1] + ISSUED_BASE]))
 
     def members(self, memory: Array) -> list[tuple[float, float]]:
         """Return what the blend pools: each member's share now, and its probability for a row.
@@ -339,7 +339,7 @@ class Experts(Writable):
         """
         shares, inputs = np.zeros(len(self._bank.merits)), self._bank.weights.shape[1]
         share_blend(self._bank, shares)
-        probabilities = _chance(memory[[inputs + SAID_STACK, *range(1, inputs), inputs + SAID_BASE]])
+        probabilities = _chance(memory[[inputs + ISSUED_STACK, *range(1, inputs), inputs + ISSUED_BASE]])
         return [*zip(shares.tolist(), probabilities.tolist(), strict=True)]
 
     def to_state(self) -> State:

@@ -95,7 +95,7 @@ def _explain_sparse(learner: Learner, rows: Rows, row: int) -> Explanation:
 
 
 def _neutral(base: float, weights: Array, dim: int) -> Array:
-    """Return the coordinates of opinions that all say the base rate."""
+    """Return the coordinates of forecasts that all equal the base rate."""
     x = np.zeros((1, max(dim, 1 + len(weights))))
     put_scores(np.full((1, len(weights)), base), weights, x)
     return x[0, :dim]

@@ -43,7 +43,7 @@ put_scores_of_one = DirectCall(put_scores)
 
 
 class Learner:
-    """What forecasts and learns, given rows that are encoded already; it knows no ids and no clocks."""
+    """Forecasts and learns encoded rows; ids and clocks are handled elsewhere."""
 
     def __init__(
         self, contexts: Contexts, models: dict[str, ExpertModel], engine: dict[str, Any], size: str = FULL
@@ -80,7 +80,7 @@ class Learner:
         return Rows(encoded.x.copy(), encoded.dims, encoded.keys, encoded.values, scores, draws, *blank, groups)
 
     def row(self, record: Mapping[str, Any], name: object) -> Rows:
-        """Return one record encoded, yet to be forecast; a `Row` is valid until the next is asked for."""
+        """Return one record encoded, yet to be forecast; a `Row` is valid until the next call."""
         encoded = None if self.models else self.contexts.encode_alone(record)
         if encoded is None:
             return self.rows(self.contexts.encode(record), [name], 0)
@@ -225,8 +225,8 @@ class Learner:
     def allow(self, rows: Rows, row: int, share: float, factor: float) -> None:
         """Let a row's forecast allow for a share of outcomes not seen, with odds that differ by at most a factor.
 
-        With a probability of that share the level issued is one around their mean. The coin does not know the label,
-        and levels learn what they would have issued.
+        With a probability of that share the level issued is one around their mean. The coin does not depend on the
+        label, and levels learn what they would have issued.
         """
         self._allow(rows, row, share, factor, self._coin(rows, row))
 
@@ -242,7 +242,7 @@ class Learner:
             ticket[T_P] = other if levels is None else neighbouring_level(levels, other, draw / share)
 
     def consult(self, rows: Rows, row: int, record: Mapping[str, Any]) -> None:
-        """Ask the outside models for their forecasts of one record."""
+        """Return the outside models' forecasts of one record."""
         if not self.models:
             return
         for m, model in enumerate(self.models.values()):
@@ -306,8 +306,8 @@ class Learner:
     def certificate(self, window: float | None = None, *, weighted: bool = False) -> Certificate:
         """Return the engine's certificate; before the first record that of an engine which has seen nothing."""
         engine = self._new_engine(min(self.contexts.dim, self.reach)) if self.forecaster is None else self.forecaster
-        found = engine.weighted_certificate(window) if weighted else engine.certificate(window)
-        return found if self.span == UNIT else found.scaled(self.span.width)
+        result = engine.weighted_certificate(window) if weighted else engine.certificate(window)
+        return result if self.span == UNIT else result.scaled(self.span.width)
 
     def issued_errors(self) -> IssuedErrors | None:
         """Return the errors of the levels issued; None before the first label."""
@@ -421,7 +421,7 @@ class SparseLearner(Learner):
         """Return the exact errors over all groups; the engine itself counts weighted labels."""
         if window is not None:
             raise ValueError(
-                f'window: given {window!r} with learner "sparse", expected None: its levels forget nothing'
+                f'window: given {window!r} with learner "sparse", expected None: its levels weight all labels alike'
             )
         return (self._new_sparse() if self.forecaster is None else self.forecaster).certificate()
 

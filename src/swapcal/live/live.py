@@ -80,7 +80,7 @@ REPEATED, REFUSED = "repeated", "refused"
 class Live:
     """Forecast the probability of a binary event for records as they arrive; learn from labels as they come.
 
-    Records are encoded by `Contexts`, judged by the compiled bank of `Experts` (and by models and scores of yours),
+    Records are encoded by `Contexts`, forecast by the compiled bank of `Experts` (and by models and scores of yours),
     and forecast by `Forecaster`, whose guarantee holds whatever the labels do: on every issued level the forecasts
     are right on average against every linear function of the coordinates. No tuning: one setting for every stream.
 
@@ -110,8 +110,8 @@ class Live:
         maturity waits in any case; `status().sentences()` names those.
     burst : a number of labels. Labels with a time are then learned once the clock has passed it, and where so many of
         one moment are learned together, in an order hashed from seed and ids instead of that of their forecasts. It
-        helps where forecasts of one kind come last before each such moment, and harms where the newest tell most:
-        docs/streams.md. By default labels of one moment are learned in the order of their forecasts.
+        helps where forecasts of one kind come last before each such moment, and harms where the newest are the most
+        informative: docs/streams.md. By default labels of one moment are learned in the order of their forecasts.
     prior : a base rate, or the name of a score: what is forecast before anything is known, and believed of outcomes
         that take longer than any seen. By default the score, if there is one, else one half.
     unseen : what to make of the share π of outcomes that take longer than any seen so far (`status().unseen`), of which
@@ -240,7 +240,7 @@ class Live:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What distinguishes this object from one with other arguments; JSON-able."""
+        """The arguments of this object, as JSON-able values."""
         limits = self._open_forecasts.limits._asdict() | self._open_forecasts.maturity._asdict()
         if limits["silence"] is not None:
             limits["silence"] = self._span.value(limits["silence"])
@@ -271,7 +271,7 @@ class Live:
 
     @property
     def models(self) -> dict[str, Any]:
-        """The outside models, as they are asked."""
+        """The outside models, in the order in which they forecast."""
         return dict(self._learner.models)
 
     @property
@@ -288,7 +288,7 @@ class Live:
 
     @locked
     def knows(self, id: Id) -> bool:
-        """Tell whether an id names a forecast, open or closed, as far as closed ones are remembered."""
+        """Return whether an id names a forecast, open or closed, as far as closed ones are kept."""
         return self._open_forecasts.knows(checked_id(id))
 
     @locked
@@ -311,7 +311,7 @@ class Live:
         return status._replace(missing=gaps.missing(), warnings=(*gaps.sentences(),), issued=issued, scores=scores)
 
     def _beside(self) -> Iterator[ScoreBeside]:
-        """Yield each given score and model beside the mean forecasts."""
+        """Yield the comparison of each given score and model with the mean forecasts."""
         events, scale = self._open_forecasts, self._span.width**2
         names = [*self.contexts.settings["scores"], *self._learner.models]
         for name, sums in zip(names, self._scheduler.score_sums.tolist(), strict=True):
@@ -320,7 +320,7 @@ class Live:
 
     @locked
     def is_open(self, id: Id) -> bool:
-        """Tell whether a forecast still waits: for its label, or for its label to be learned."""
+        """Return whether a forecast still waits: for its label, or for its label to be learned."""
         return checked_id(id) in self._open_forecasts.opened
 
     @locked
@@ -334,7 +334,7 @@ class Live:
 
     @locked
     def watch(self, watcher: "Callable[[Learned], None] | None") -> None:
-        """Have a function called with the labels that `forecast` and `label` learn, in order; None stops that.
+        """Set a function to be called with the labels that `forecast` and `label` learn, in order; None stops that.
 
         Not part of the state; what `run` and `trace` learn at once is not passed on.
         """
@@ -359,7 +359,7 @@ class Live:
 
     @locked
     def date_monitor(self, time: "np.datetime64") -> None:
-        """Have the monitor enter what is learned from now on at this time, instead of by the number of the row.
+        """Set the monitor's time for labels learned from now on, instead of the number of the row.
 
         Raises ValueError without a monitor.
 
@@ -377,7 +377,7 @@ class Live:
 
     @locked
     def release(self) -> list[Id]:
-        """Forget the ids that are settled, for callers who keep them; return those that expired since the last time.
+        """Drop the ids that are settled, for callers who keep them; return those that expired since the last call.
 
         Without this a million labelled ids, and as many expired ones, are remembered to recognise duplicates.
 
@@ -455,11 +455,11 @@ class Live:
         return self._learner.forecast(ticket, x, single=True).explained_by(lambda _: self.explain(name))
 
     def _issue_alone(self, record: Mapping[str, Any], name: Id, mark: int, time: Any, matures: Any) -> Rows:
-        """Open the forecast of one record; the row is valid until the next is asked for."""
+        """Open the forecast of one record; the row is valid until the next call."""
         scheduler, learner = self._scheduler, self._learner
         event_times = read_event_times(self._open_forecasts, alone(time), None, alone(matures), 1)
-        found = self._watched([record])
-        watched = None if found is None else found[0]
+        watched_rows = self._watched([record])
+        watched = None if watched_rows is None else watched_rows[0]
         row = learner.row(record, name)
         return scheduler.forecast_one(row, name, mark, event_times, record if learner.models else None, watched)
 
@@ -467,7 +467,7 @@ class Live:
     def forecast_many(self, records: Any, ids: "Sequence[Id]", *, time: Any = None, matures: Any = None) -> Forecast:
         """Issue the forecasts of many records at once: the same as `forecast` one by one, bit for bit, and faster.
 
-        If any row is refused, the error names it and nothing is issued; `check` tells beforehand which rows to leave
+        If any row is refused, the error names it and nothing is issued; `check` returns beforehand which rows to leave
         out. (Only what one row of the batch makes of the next can still surprise: text where the first has a number.)
 
         Parameters
@@ -518,7 +518,7 @@ class Live:
         return rows.ticket
 
     def _event_times_of(self, fresh: list[int], n: int, time: Any, matures: Any) -> EventTimes:
-        """Return the moments of the rows among n that are forecast, or say which cannot be."""
+        """Return the times of the rows among n that are forecast. Raises an error that names an invalid row."""
         if not fresh:
             return NO_TIMES
         given = [None if each is None else of_fresh(each, n, fresh) for each in (time, matures)]
@@ -527,7 +527,7 @@ class Live:
     def _answers(self, names: "list[Id]", records: Sequence[Mapping[str, Any]]) -> tuple[list[int], list[int]]:
         """Return for each row the row whose new forecast answers it, itself mostly; -1 for an open forecast.
 
-        Beside them, the records' fingerprints.
+        With them, the records' fingerprints.
         """
         firsts: dict[Id, tuple[int, int]] = {}
         answers: list[int] = []
@@ -600,11 +600,11 @@ class Live:
                 "around: given a Live without a monitor, expected Live(monitor=Monitor(…)), whose sums it reads"
             )
         record, span = record_of(record), self._span
-        found = self.monitor.around(record, span.share(self.preview(record).mean))
-        for one in found:
+        rates = self.monitor.around(record, span.share(self.preview(record).mean))
+        for one in rates:
             one["forecasts"] = tuple(map(span.value, one["forecasts"]))
             one |= {name: span.value(one[name]) for name in ("mean_forecast", "observed", "low", "high")}
-        return found
+        return rates
 
     @locked
     def explain(self, id: Id) -> Explanation:
@@ -754,9 +754,9 @@ class Live:
 
         Parameters
         ----------
-        records : those of the rows that ask for a forecast: m mappings, or a data frame
-        ids : n names; those of the rows that ask are new
-        y : (n,) labels in [0, 1]; NaN where there is none
+        records : those of the rows to be forecast: m mappings, or a data frame
+        ids : n names; those of the rows to be forecast are new
+        y : (n,) labels in [0, 1]; NaN if missing
         asks : (n,) true where a row is a record to be forecast, and then labelled at once if it has a label; false
             where it is the label of an earlier one
         time : when the forecasts are made (number, date, or ISO text), one for all rows or one per row; must not go
@@ -869,7 +869,7 @@ class Live:
         ----------
         records : a list of mappings, or a data frame of any library; n rows. Without models also what
             `live.contexts.encode` made of them, perhaps in another thread while earlier rows were learned.
-        y : (n,) labels in [0, 1]; NaN where there is none (with ids, `label` can deliver those later)
+        y : (n,) labels in [0, 1]; NaN if missing (with ids, `label` can deliver those later)
         ids : names of the rows; they also determine the draws. Without them a row is called "row 17" if it is the
             seventeenth of all forecasts, with ' appended while that name is taken, and its values and the number of
             forecasts before it determine the draws.
@@ -893,7 +893,7 @@ class Live:
         return Trace(self._learner.forecast(rows.ticket), rows.x, experts)
 
     def _announced(self, records: Any) -> list[Mapping[str, Any]]:
-        """Return records as mappings, having announced them to the models that want to know."""
+        """Return records as mappings, after announcing them to the models that support it."""
         mappings = as_mappings(records)
         for model in self._learner.models.values():
             if hasattr(model, "announce"):
@@ -916,7 +916,7 @@ class Live:
         return slot
 
     def _new_ids(self, ids: "Sequence[Id] | None", n: int, rows: Sequence[int] | None = None) -> "list[Id] | None":
-        """Return ids, or say which is taken; `rows` are their numbers among all that the caller gave."""
+        """Return ids. Raises ValueError if one is taken; `rows` are their numbers among the caller's rows."""
         if ids is None:
             return None
         names = listed_ids(ids, n)
@@ -935,8 +935,8 @@ class Live:
 
         Parameters
         ----------
-        kind : "score", the squared error of the mean forecasts beside that of the base rate known at the time; or
-            "rates", the mean forecast and the observed rate, with what chance allows between them.
+        kind : "score", the squared error of the mean forecasts with that of the base rate known at the time; or
+            "rates", the mean forecast and the observed rate, with the band of chance.
         ax : axes to draw on; by default those of a new figure. Needs matplotlib, the extra ``plot``.
         """
         from swapcal import plots
@@ -1031,13 +1031,13 @@ class Live:
     ) -> State:
         """Return the whole state, of parts that may be frozen."""
         events, slots = open_forecasts.to_state(), open_forecasts.in_order()
-        rest = self._own_state() if own is None else own
-        manifest = learner.manifest | rest.manifest | {"ledger": events.manifest}
+        own_state = self._own_state() if own is None else own
+        manifest = learner.manifest | own_state.manifest | {"ledger": events.manifest}
         arrays = learner.arrays | events.arrays | nested(open=self._scheduler.to_state(open_rows, slots)).arrays
         if feed is not None:
             arrays |= nested(monitor=feed.to_state(slots)).arrays
             manifest["watched"] = True
-        return State(arrays | rest.arrays, manifest)
+        return State(arrays | own_state.arrays, manifest)
 
     @classmethod
     def load(cls, path: "str | os.PathLike[str]", models: "Mapping[str, Any] | None" = None) -> Self:

@@ -115,7 +115,7 @@ class MonitorFeed:
         enter(self.monitor, values, mean, y, clock, weights)
 
     def refuse_weights(self, weights: Array) -> None:
-        """Raise ValueError if a label's weight is none that the monitor takes."""
+        """Raise ValueError if a label's weight is not one that the monitor takes."""
         most = self.monitor.settings.max_weight
         bad = weights[~((weights >= 1.0) & (weights <= most))]
         if bad.size:

@@ -39,7 +39,7 @@ class IssueQueue:
     """Numbers and slots of forecasts, in order of issue; closed ones are dropped when they are as many as open ones.
 
     A slot holds another forecast once its own is closed, so each stands with its number, of which the low half is
-    enough: `issued[slot]` tells whether it still is the one.
+    enough: `issued[slot]` shows whether it is still the same.
     """
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class IssueQueue:
         return len(self._slots) - self._head
 
     def append(self, slot: int, number: int, still_open: int, issued: "array[int]") -> None:
-        """Let a forecast join, of which so many are open now."""
+        """Add a forecast; `still_open` is the number of open ones."""
         self._issued.append(number & LOW)
         self._slots.append(slot)
         if len(self._slots) > 2 * still_open + SLACK:
@@ -78,7 +78,7 @@ class IssueQueue:
 
 
 def _stands(slot: int, number: int, issued: "array[int]") -> bool:
-    """Tell whether a slot still holds the forecast of that number, rather than a later one or none."""
+    """Return whether a slot still holds the forecast of that number, rather than a later one or none."""
     return issued[slot] >= 0 and issued[slot] & LOW == number
 
 
@@ -190,7 +190,7 @@ class OpenForecasts:
         return len(self.ids)
 
     def one_calendar(self, name: str, dated: bool | None, others: bool | None) -> bool | None:
-        """Refuse dates where times are numbers, and numbers where they are dates; return which they are."""
+        """Return whether times are dates. Raises ValueError for dates among numbers, or numbers among dates."""
         known = self.dated if others is None else others
         if dated is not None and known is not None and dated != known:
             words = ("a number", "a date")
@@ -203,11 +203,11 @@ class OpenForecasts:
         return f"given {shown(label, dated)}, before the forecast at {shown(forecast, dated)}"
 
     def keep_calendar(self, dated: bool | None) -> None:
-        """Remember what times are, if that is known now."""
+        """Keep whether times are dates or numbers, once that is known."""
         self.dated = self.dated if dated is None else dated
 
     def knows(self, id: Id) -> bool:
-        """Tell whether an id is taken, as far as is remembered."""
+        """Return whether an id is taken, as far as ids are kept."""
         return id in self.opened or id in self.labelled or id in self.expired
 
     def unused(self, name: str) -> str:
@@ -217,11 +217,11 @@ class OpenForecasts:
         return name
 
     def expects(self) -> bool:
-        """Tell whether anything waits for the clock or for other labels."""
+        """Return whether anything waits for the clock or for other labels."""
         return bool(self._ahead or self._ready or self._ripening)
 
     def is_due(self, before: float) -> bool:
-        """Tell whether `fall_due` has anything to look at."""
+        """Return whether `fall_due` has anything to do."""
         return bool(self._ready) or (bool(self._ahead) and self._ahead[0][0] < before)
 
     def admit(
@@ -234,7 +234,7 @@ class OpenForecasts:
         fingerprint: int = 0,
         weight: float = 1.0,
     ) -> int:
-        """Take in a forecast and return its slot; `due` and `y` say when which label will arrive, if that is known.
+        """Add a forecast and return its slot; `due` and `y` are the time and value of its label, if known already.
 
         The limits may make older ones expire.
         """
@@ -345,7 +345,7 @@ class OpenForecasts:
         self.expire(closed=1)
 
     def expire(self, closed: int = 0) -> None:
-        """Give up the forecasts that are too many, too far back, or too old; one whose label has come is neither."""
+        """Expire forecasts that are too many, too far back, or too old, except those whose label has come."""
         most, expires, lifetime = self.limits
         while len(self.opened) + closed > most:
             self._give_up(self._issue_queue.first(self.issued))
@@ -356,7 +356,7 @@ class OpenForecasts:
                 self._drop(self._timed.popleft())
 
     def give_up(self, ids: Sequence[Id]) -> None:
-        """Give up open forecasts, but those whose label has come."""
+        """Withdraw open forecasts, except those whose label has come."""
         for slot in [self.opened[id] for id in dict.fromkeys(ids)]:
             if not self.arrived[slot]:
                 self._give_up(slot)
@@ -394,7 +394,7 @@ class OpenForecasts:
             heapq.heappop(self._ripening)
 
     def reuse(self) -> None:
-        """Let the slots of closed forecasts be taken again."""
+        """Free the slots of closed forecasts."""
         if self._vacated:
             self._free += self._vacated
             self._vacated.clear()
@@ -423,13 +423,13 @@ class OpenForecasts:
         return None
 
     def _falls_silent(self, slot: int, time: float, passed: tuple[float, int]) -> bool:
-        """Tell whether an open forecast is learned as silence before a time or before `passed`."""
+        """Return whether an open forecast is learned as silence before a time or before `passed`."""
         matures, due = self.matures[slot], self.due[slot]
         past = not self.arrived[slot] and self.is_past(matures, self.issued[slot], time, passed)
         return past and not (due <= matures and not self._is_late(slot, due))
 
     def is_past(self, matures: float, issued: int, time: float, passed: tuple[float, int]) -> bool:
-        """Tell whether silence is an outcome, and a maturity lies before a time or before `passed`."""
+        """Return whether silence is an outcome, and a maturity lies before a time or before `passed`."""
         return self.maturity.silence is not None and (matures < time or (matures, SILENCES + issued) < passed)
 
     def _report(self, id: Id, slot: int | None) -> tuple[float, int, float] | None:
@@ -441,7 +441,7 @@ class OpenForecasts:
     def _after_silence(
         self, id: Id, y: float, report: tuple[float, int, float] | None, time: float, passed: tuple[float, int]
     ) -> int | None:
-        """Return CORRECTION for a label that is neither silence nor what a report has said since, else None."""
+        """Return CORRECTION for a label that differs from silence and from any later report, else None."""
         silence = self.maturity.silence
         if report is not None and report[2] != silence and (report[0] < time or report[:2] < passed):
             self.compare(id, y, report[2])
@@ -449,7 +449,7 @@ class OpenForecasts:
         return None if y == silence else CORRECTION
 
     def correct(self, id: Id, y: float, time: float) -> Iterator[int]:
-        """Take a report of a forecast that is learned as silence; yield what is to be learned before it."""
+        """Enter a report on a forecast that is learned as silence; yield the slots to be learned before it."""
         if id in self.opened:
             yield from self._until((time, FREE))
         self._record_correction(id, y)
@@ -462,14 +462,14 @@ class OpenForecasts:
         self.corrections += 1
 
     def _take_reports(self, limit: tuple[float, int]) -> None:
-        """Let reports come that were known beforehand."""
+        """Enter reports that were known beforehand and are due."""
         while self._reports_ahead and self._reports_ahead[0][:2] < limit:
             when, issued, id = heapq.heappop(self._reports_ahead)
             if id in self.reports and self.reports[id][:2] == (when, issued):
                 self._record_correction(id, self.reports[id][2])
 
     def _is_planned(self, slot: int, time: float, passed: tuple[float, int]) -> bool:
-        """Tell whether a label is to arrive before a time or before `passed`, and not too late to be learned."""
+        """Return whether a label is to arrive before a time or before `passed`, and not too late to be learned."""
         due = self.due[slot]
         return due == due and (due < time or (due, self.issued[slot]) < passed) and not self._is_late(slot, due)
 
@@ -507,7 +507,7 @@ class OpenForecasts:
         return number if self.maturity.burst is None else FREE
 
     def compare(self, id: Id, y: float, known: float) -> None:
-        """Refuse a label that contradicts an earlier one."""
+        """Raise ConflictingLabelError for a label that contradicts an earlier one."""
         if known != y:
             given, before = self.span.value(y), self.span.value(known)
             raise ConflictingLabelError(f"label: given {given:g} for id {id!r}, which was labelled {before:g}")
@@ -516,7 +516,7 @@ class OpenForecasts:
         return self.limits.lifetime is not None and time - self._age_from(slot) > self.limits.lifetime
 
     def deliver_alone(self, slot: int, y: float, time: float, weight: float = 1.0) -> bool:
-        """Let a label arrive that concerns no other and is to be learned now; False, and nothing happens, if not so."""
+        """Enter a label that concerns no other and is to be learned now; otherwise return False and change nothing."""
         matures = self.matures[slot]
         if self._ahead or self._ready or self.patience is not None or matures == matures or self._waits_for(time):
             return False
@@ -525,7 +525,7 @@ class OpenForecasts:
         return True
 
     def deliver(self, slot: int, y: float, time: float, weight: float = 1.0) -> Iterator[int]:
-        """Let a label arrive, after all that were to arrive or mature before; yield what is to be learned now."""
+        """Enter a label, after all that were to arrive or mature before; yield the slots to be learned now."""
         self.y[slot], self.due[slot], self.weight[slot] = y, time, weight
         if self._waits_for(time):
             yield from self._until((time, FREE))
@@ -541,7 +541,7 @@ class OpenForecasts:
             yield from self._released()
 
     def _waits_for(self, time: float) -> bool:
-        """Tell whether a label that comes at a time is learned with others of that moment, once the clock passes it."""
+        """Return whether a label at a time is learned with others of that time, once the clock has passed it."""
         return self.maturity.burst is not None and time == time
 
     def _learned_at(self, slot: int) -> float:
@@ -591,17 +591,17 @@ class OpenForecasts:
 
     def _together(self, when: float, burst: int) -> Iterator[int]:
         """Yield what is learned of one moment: in order of issue, or hashed from ids if it is a burst."""
-        found: dict[int, None] = {}
+        slots_due: dict[int, None] = {}
         while self._ahead and self._ahead[0][0] == when:
-            found[self._handed_on(heapq.heappop(self._ahead))] = None
-        slots = [slot for slot in found if slot != FREE]
+            slots_due[self._handed_on(heapq.heappop(self._ahead))] = None
+        slots = [slot for slot in slots_due if slot != FREE]
         if len(slots) >= burst:
             slots.sort(key=lambda slot: event_key(f"burst {self.seed} {self.ids[slot]}"))
         for self.moment in range(len(slots) - 1, -1, -1):
             yield slots[len(slots) - 1 - self.moment]
 
     def _handed_on(self, entry: tuple[float, int, int]) -> int:
-        """Let a label arrive or mature whose moment has come; return its slot if it is to be learned now."""
+        """Enter a label that arrives or matures now; return its slot if it is to be learned now."""
         when, issued, slot = entry
         if issued >= SILENCES:
             return slot if self._fell_silent(slot, issued - SILENCES) else FREE
@@ -611,14 +611,14 @@ class OpenForecasts:
             return slot if when == self._learned_at(slot) else FREE  # else it was to arrive now, but came by hand
         if when != self.due[slot]:
             return FREE
-        if self._is_late(slot, when):  # refused as by hand; the forecast expires when the clock says so
+        if self._is_late(slot, when):  # refused as by hand; the forecast expires by the clock
             self.due[slot] = self.y[slot] = math.nan
             self.weight[slot] = 1.0
             return FREE
         return slot if self._arrives(slot) else FREE
 
     def _fell_silent(self, slot: int, issued: int) -> bool:
-        """Take silence for the label of a forecast whose maturity is past, unless it has one or is closed."""
+        """Use silence as the label of a forecast whose maturity is past, unless it has one or is closed."""
         if self.issued[slot] != issued or self.arrived[slot]:
             return False
         silence, y, due = self.maturity.silence, self.y[slot], self.due[slot]
@@ -631,11 +631,11 @@ class OpenForecasts:
         return True
 
     def is_silence(self, slot: int) -> bool:
-        """Tell whether what was learned in a slot is silence; until the slot is used again."""
+        """Return whether a slot's forecast was learned as silence; valid until the slot is used again."""
         return self.arrived[slot] == SILENT
 
     def _arrives(self, slot: int) -> bool:
-        """Let a label arrive; tell whether it is to be learned now."""
+        """Enter a label that arrives; return whether it is to be learned now."""
         self.arrived[slot] = 1
         self.held += 1
         matures = self.matures[slot]
@@ -697,7 +697,7 @@ class OpenForecasts:
         self.reports.pop(id, None)
 
     def release(self) -> list[Id]:
-        """Forget which ids are labelled or have expired; return the latter, in order."""
+        """Drop the ids that are labelled or have expired; return the latter, in order."""
         expired = [*self.expired]
         for known in (self.labelled, self.expired, self.silent, self.reports, self._reports_ahead):
             known.clear()
@@ -810,7 +810,7 @@ class OpenForecasts:
         return open_forecasts
 
     def _restore_silence(self, arrays: Any) -> None:
-        """Take over which labels were silence, and which reports are to come."""
+        """Restore which labels were silence, and which reports are to come."""
         self.silent = {*unpacked(arrays["silent.ids"])}
         ids, of = unpacked(arrays["reports.ids"]), arrays["reports.of"].tolist()
         if len(ids) != len(of) or not self.silent <= self.labelled.keys() or not {*ids} <= self.silent:
@@ -819,7 +819,7 @@ class OpenForecasts:
         self._reports_ahead = sorted((when, issued, id) for id, (when, issued, _) in self.reports.items())
 
     def _restore_delays(self, state: State) -> None:
-        """Take over how long labels took, and which came earlier."""
+        """Restore how long labels took, and which came earlier."""
         names = ("seen", "lost", "longest")
         self.delays = OutcomeDelays.from_arrays({name: state.arrays[f"delays.{name}"] for name in names})
         self.arrival_order.restore(state.arrays["pairs.halves"])
@@ -842,7 +842,7 @@ class OpenForecasts:
             elif self.arrived[slot]:
                 heapq.heappush(self._ready, (issued, slot))
             elif self.y[slot] != self.y[slot]:
-                self.due[slot] = math.nan  # some files say when a label comes that is not there
+                self.due[slot] = math.nan  # some files have a label's time but no label
             elif self.due[slot] == self.due[slot]:
                 heapq.heappush(self._ahead, (self.due[slot], issued, slot))
             if matures == matures and not self.arrived[slot] and self.maturity.silence is not None:

@@ -28,8 +28,8 @@ pack_one, unpack_one, delta_encode_one = DirectCall(pack_rows), DirectCall(unpac
 class OpenRows(Writable):
     """Keeps rows in numbered slots and returns them bit for bit.
 
-    The coordinates of scores are not kept: they follow from what was said. Nor is what only issuing needs, the scores
-    given and the draws.
+    The coordinates of scores are not kept: they follow from the issued values. Nor are the scores given and the draws,
+    which only issuing needs.
     """
 
     def __init__(self, learner: Learner) -> None:
@@ -125,7 +125,7 @@ class OpenRows(Writable):
             self._work = np.zeros(longest(numbers, rows.keys.shape[1]), np.uint16)
 
     def get_one(self, slot: int) -> Rows:
-        """Return a row as it was put; it is valid until the next is asked for."""
+        """Return a stored row; it is valid until the next call."""
         if self.learner.contexts.hashed:
             return self.get(np.array([slot]))
         row, bits = self._room_for_one()

@@ -33,7 +33,7 @@ from swapcal.archive import (
 from swapcal.arrays import Array
 from swapcal.tables.values import as_number, is_missing, text_of
 
-# `Matrix`: records as rows of numbers for classifiers that know no other: categories numbered as they appear.
+# `Matrix`: records as rows of numbers for classifiers of numbers: categories are numbered as they appear.
 
 SPARE = 256
 
@@ -68,13 +68,13 @@ class Matrix:
         return self.dropped + self._size
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """Take in a record, its new columns and categories."""
-        found = {name: self._learned(str(name), value) for name, value in record.items()}
+        """Enter a record, with its new columns and categories."""
+        learned = {name: self._learned(str(name), value) for name, value in record.items()}
         if self._size == len(self._table) or self.width > self._table.shape[1]:
             self._make_room()
         row = self._table[self._size]
         for j, name in enumerate(self.codes):
-            row[j] = found.get(name, math.nan)
+            row[j] = learned.get(name, math.nan)
         self._size += 1
 
     def _learned(self, name: str, value: Any) -> float:
@@ -135,11 +135,11 @@ def _number(value: Any, codes: Mapping[str, int], size: int) -> float:
 # `Refit`: any batch classifier as a model of `Live`, fitted anew on what was learned, less and less often.
 
 AHEAD = 4096  # rows forecast by one call of the classifier
-BACKGROUND_SHARE = 20  # a fit in the background speaks when a twentieth more has been learned
+BACKGROUND_SHARE = 20  # a fit in the background is used once a twentieth more has been learned
 
 
 class Fits(NamedTuple):
-    """What fitting took so far."""
+    """Costs of fitting so far."""
 
     fits: int
     rows: int
@@ -155,15 +155,15 @@ class RefitPlan(NamedTuple):
     sizes: tuple[int, ...]
     """categories that the columns had then"""
     speaks: int
-    """number of labels from which on it is asked"""
+    """number of labels from which on it is used"""
 
 
 class Refit:
     """A classifier fitted on all rows learned so far, or the last of them, at 500, 600, 720, … labels.
 
-    Before the first fit, and while only one class was seen, it says the rate of the labels known. A new fit speaks as
-    soon as it is done; in the background once a twentieth more labels were learned, and is waited for if it is not
-    done by then: which fit speaks depends on the number of labels alone, so a stream replayed gives the same forecasts.
+    Before the first fit, and while only one class was seen, it forecasts the rate of known labels. A new fit is used
+    as soon as it is done; in the background once a twentieth more labels were learned, and is waited for if it is not
+    done by then. Which fit is used depends on the number of labels alone, so a replayed stream has the same forecasts.
 
     Parameters
     ----------
@@ -215,7 +215,7 @@ class Refit:
         self._announced: list[Mapping[str, Any]] = []
         self._turn = 0
         self._ahead: dict[int, float] = {}
-        """what the present classifier says of records announced, by turn"""
+        """forecasts of announced records by the present classifier, by turn"""
 
     @property
     def labels(self) -> int:
@@ -237,7 +237,7 @@ class Refit:
         return f"{counted(self.labels, 'label')}, {counted(fits, 'fit')}{latest}"
 
     def announce(self, records: Sequence[Mapping[str, Any]]) -> None:
-        """Say which records will be forecast next, in order, so that many can be forecast by one call."""
+        """Announce the records that will be forecast next, in order, so that one call can forecast many."""
         self._announced, self._turn, self._ahead = [*records], 0, {}
 
     def forecast(self, record: Mapping[str, Any], keys: Any = None, values: Any = None) -> float:
@@ -255,13 +255,13 @@ class Refit:
 
     def _predict(self, records: Sequence[Mapping[str, Any]]) -> Array:
         assert self._speaking is not None, "a classifier was fitted"
-        said = self._fitted.predict_proba(self._matrix.rows(records, self._speaking.sizes))
+        predicted = self._fitted.predict_proba(self._matrix.rows(records, self._speaking.sizes))
         where = [float(c) for c in self._fitted.classes_].index(1.0)
-        chances: Array = np.clip(np.nan_to_num(np.asarray(said, np.float64)[:, where], nan=0.5), 0.0, 1.0)
+        chances: Array = np.clip(np.nan_to_num(np.asarray(predicted, np.float64)[:, where], nan=0.5), 0.0, 1.0)
         return chances
 
     def learn(self, record: Mapping[str, Any], keys: Any, values: Any, y: float) -> None:
-        """Take in a label, and fit anew if it is time."""
+        """Enter a label, and refit if it is time."""
         self._matrix.append(record)
         self._y.append(float(y >= 0.5))
         self._y = self._y[-self.last :] if self.last is not None and len(self._y) > 2 * self.last else self._y
@@ -300,7 +300,7 @@ class Refit:
         return X, np.array(self._y[end - len(X) : end])
 
     def _switch(self) -> None:
-        """Let the coming classifier speak; what the old one said ahead of its turn is dropped."""
+        """Switch to the new classifier, and drop forecasts that the old one made in advance."""
         assert self._future is not None, "one is coming"
         fitted, seconds = self._future.result()
         if fitted is not None:
@@ -362,7 +362,7 @@ def _fit(estimator: Any, X: Array, y: Array, sizes: Sequence[int]) -> tuple[Any,
 
 
 def _told_categories(estimator: Any, X: Array, sizes: Sequence[int]) -> dict[str, Any]:
-    """Tell HistGradientBoosting which columns are categories, unless it was told; return what LightGBM's `fit` asks."""
+    """Set HistGradientBoosting's categorical columns, unless they are set; return the arguments of LightGBM's `fit`."""
     knobs = estimator.get_params()
     own = knobs.get("categorical_features", "no such knob")
     if own is None or (isinstance(own, str) and own == "from_dtype"):

@@ -1,4 +1,4 @@
-"""What is to be forecast and learned, in order, and how the forecasts did over time."""
+"""`Scheduler`: forecasts and labels in the order in which they are learned, and scores over time."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ from swapcal.live.open_rows import OpenRows
 from swapcal.live.times import NO_TIMES, EventTimes
 from swapcal.live.validation import Id
 
-# `Learned`: labels at the moment they are learned, beside what had been forecast.
+# `Learned`: labels at the moment they are learned, with their forecasts.
 
 
 class Learned(NamedTuple):
@@ -79,7 +79,7 @@ class EventBatch:
 
     rows: Rows
     y: Array
-    """labels, NaN where there is none"""
+    """labels, NaN if missing"""
     names: "list[Id] | None"
     event_times: EventTimes
     records: "list[Mapping[str, Any]] | None" = None
@@ -216,7 +216,7 @@ class ScoreHistory:
         return [*done[:-1], done[-1].extended(now)] if done and 2 * now.n < self._length else [*done, now]
 
 
-# `Scheduler`: what is to be forecast and learned, in order, and the rows of open forecasts that it is about.
+# `Scheduler`: the order of forecasts and labels, and the rows of open forecasts.
 
 KEPT = ("x", "dims", "keys", "values", "memory", "judged", "ticket", "groups")
 SAVED = {"dims": "widths"}  # names in files, where they differ
@@ -270,7 +270,7 @@ class Scheduler(Writable):
     ) -> Rows:
         """Forecast one row without a label, as `step` with a batch of it: that takes three times as long.
 
-        Returns the row, valid until the next is asked for.
+        Returns the row, valid until the next call.
         """
         time, _, matures, dated = event_times
         now, mature = math.nan if time is None else float(time[0]), math.nan if matures is None else float(matures[0])
@@ -338,7 +338,7 @@ class Scheduler(Writable):
                 yield from ((c, min(c + PIECE, b), True) for c in range(a, b, PIECE))
 
     def _sees_everything(self) -> bool:
-        """Tell whether no forecast allows for outcomes not seen, as long as labels come at once."""
+        """Return whether no forecast allows for unseen outcomes, as long as labels come at once."""
         open_forecasts = self.open_forecasts
         everything = not (open_forecasts.opened or open_forecasts.expiries)
         return everything or (open_forecasts.labels > 0 and self._factor() == 1.0)
@@ -432,7 +432,7 @@ class Scheduler(Writable):
             self.flush()
 
     def deliver(self, slot: int, y: float, time: float, weight: float = 1.0) -> str:
-        """Let a label arrive; say whether it is among those learned now."""
+        """Enter a label that arrives; return whether it is among those learned now."""
         outcome = HELD
         for due in self.open_forecasts.deliver(slot, y, time, weight):
             outcome = LEARNED if due == slot else outcome
@@ -496,7 +496,7 @@ class Scheduler(Writable):
             self.learner.teach(record, row.keys[0], row.values[0], y)
 
     def row(self, slot: int) -> Rows:
-        """Return the row of an open forecast; it is valid until the next is asked for."""
+        """Return the row of an open forecast; it is valid until the next call."""
         return self.open_rows.get_one(slot)
 
     def flush(self) -> None:

@@ -1,4 +1,4 @@
-"""What the file of a `Live` holds, and what keeps the kernels inside it."""
+"""The contents of the file of a `Live`, with the bounds that keep the kernels inside its arrays."""
 
 import numpy as np
 
@@ -34,7 +34,7 @@ from swapcal.archive import (
 from swapcal.engine import forecaster, groups
 from swapcal.features import contexts
 from swapcal.kernels.encode import ENTRIES
-from swapcal.kernels.experts import BESIDE, EXPERTS, SAID
+from swapcal.kernels.experts import BESIDE, EXPERTS, ISSUED
 from swapcal.kernels.state import T_SLOT_HIGH, T_SLOT_LOW, TICKET
 from swapcal.live import experts
 from swapcal.live.experts import FULL, SMALL, expert_weights
@@ -139,7 +139,7 @@ def _check_sizes(settings: Settings) -> None:
         columns = {*own["groups"], *own["categorical"]}
         sizes = {"columns": len(settings["hashed"]), "scores": 1 + scores}
         if [*settings.get("range", (0, 1))] != [0, 1]:
-            raise ArchiveError("range: given one beside hashed groups, expected outcomes in [0, 1]")
+            raise ArchiveError("range: given with hashed groups, expected outcomes in [0, 1]")
         if not columns >= {name for names in settings["hashed"] for name in names} or (
             engine is not None and any(engine[name] != size for name, size in sizes.items())
         ):
@@ -169,7 +169,7 @@ def _open_fields(
         "open.x": floats(open, wide),
         "open.keys": keys(open, entries),
         "open.values": floats(open, entries),
-        "open.memory": floats(open, 1 + EXPERTS + scores + SAID),
+        "open.memory": floats(open, 1 + EXPERTS + scores + ISSUED),
         "open.judged": floats(open, judged),
         "open.widths": integers(open, least=1, most=wide),
         "open.issued": counts(open, rises=True),

@@ -16,7 +16,7 @@ ONCE = range(4)
 
 
 class ScoreBeside(NamedTuple):
-    """A given score beside the mean forecasts: squared errors, the forecasts' less its own, and a 95 % interval."""
+    """A given score against the mean forecasts: squared errors, the forecasts' less its own, and a 95 % interval."""
 
     name: str
     labels: int
@@ -28,12 +28,12 @@ class ScoreBeside(NamedTuple):
 
 
 def too_early(labels: float, ones: float) -> bool:
-    """Tell whether there are too few outcomes of either kind to compare anything."""
+    """Return whether there are too few outcomes of either kind for comparisons."""
     return min(ones, labels - ones) < ENOUGH
 
 
 def score_beside(name: str, sums: Sequence[float], *, early: bool, scale: float = 1.0) -> ScoreBeside:
-    """Return a given score beside the mean forecasts; no interval while it is too early to tell.
+    """Return a given score against the mean forecasts; no interval while there are too few outcomes.
 
     The interval is 95 % at one look, of outcomes that are independent: it does not hold at all times at once.
 
@@ -128,7 +128,7 @@ class Status(NamedTuple):
     high: float = 1.0
     """largest outcome there can be"""
     scores: tuple[ScoreBeside, ...] = ()
-    """each given score, and model, beside the mean forecasts by the Brier score, labels by their weights; a missing
+    """each given score, and model, against the mean forecasts by the Brier score, labels by their weights; a missing
     score counts as one half"""
     windowless: int = 0
     """open forecasts without a maturity where silence is an outcome: it will never be learned of them"""
@@ -146,7 +146,7 @@ class Status(NamedTuple):
         return [*_one_kind(self), *order, *_unseen_share(self), *_corrected(self), *_windowless(self)]
 
     def is_selected(self) -> bool:
-        """Tell whether the labels known are no fair sample: all of one kind while many are open, or one kind earlier.
+        """Return whether the labels known are a biased sample: all of one kind with many open, or one kind earlier.
 
         Examples
         --------
@@ -178,7 +178,7 @@ SMALL = 0.01  # a share of unseen outcomes that is not worth a sentence
 
 
 def _one_kind(status: Status) -> Iterator[str]:
-    """Tell that the outcomes known are all the same while many are not: a count, which looking does not change."""
+    """Yield the warning that all known outcomes are equal while many are unknown: a count, valid at any look."""
     ends = status.low, status.high
     if status.labels - status.silent < ENOUGH or status.open < status.labels:
         return

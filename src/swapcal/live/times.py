@@ -13,7 +13,7 @@ from swapcal.live.open_forecasts import FREE, OpenForecasts
 from swapcal.live.validation import Id, counted_rows, label_column, listed_ids, spread
 from swapcal.tables.values import are_dates, as_times, check_maturity, check_times, sized
 
-# `EventTimes`: when forecasts are made and labels known, as callers say it.
+# `EventTimes`: when forecasts are made and labels known, as given by callers.
 
 
 class EventTimes(NamedTuple):
@@ -59,7 +59,7 @@ def read_arrivals(open_forecasts: OpenForecasts, time: Any, n: int) -> list[floa
 
 
 def _calendar(open_forecasts: OpenForecasts, name: str, given: Any, others: bool | None) -> bool | None:
-    """Tell whether times are dates, as others are. Raises TypeError or ValueError for what is no time, or a mixture."""
+    """Return whether times are dates, like others. Raises TypeError or ValueError for values that are not times."""
     try:
         return open_forecasts.one_calendar(name, None if given is None else are_dates(name, given), others)
     except (TypeError, ValueError):
@@ -71,7 +71,7 @@ def _calendar(open_forecasts: OpenForecasts, name: str, given: Any, others: bool
 
 
 class Mixed(NamedTuple):
-    """n rows, each of which asks for a forecast or brings the label of one."""
+    """n rows, each of which is a record to be forecast or the label of an earlier one."""
 
     names: list[Id]
     y: Array
@@ -83,7 +83,7 @@ class Mixed(NamedTuple):
 
     @property
     def asking(self) -> Integers:
-        """Numbers of the rows that ask."""
+        """Numbers of the rows to be forecast."""
         return np.flatnonzero(self.asks)
 
     def labels_before(self, k: int, asking: list[int]) -> "list[tuple[Id, float, float, float]]":
@@ -115,7 +115,7 @@ class _Progress:
         """until when labels have arrived whose time was known beforehand"""
 
     def enter(self, name: Id, y: float, when: float, asks: bool) -> None:
-        """Let one more event come. Raises ValueError if it cannot be right."""
+        """Enter one more event. Raises ValueError if it is invalid."""
         if asks:
             self._pass(when, FREE)
             number = self.open_forecasts.forecasts + len(self.issued)

@@ -13,7 +13,7 @@ from swapcal.tables.values import NUMBERS
 
 # `OutcomeDelays`: how long outcomes took.
 
-FINE = 6  # delays are told apart to one part in 2**FINE
+FINE = 6  # delays are distinguished to one part in 2**FINE
 
 
 def delay_class(delay: int) -> int:
@@ -68,7 +68,7 @@ class OutcomeDelays:
         """Return the share π of outcomes that take longer than any that was seen, given the ages of open forecasts.
 
         The Kaplan–Meier estimate Π (1 - e/(r + 1)) over the delays seen, smoothed by one: e outcomes came after a delay
-        that r forecasts had reached without one. Of what comes later the outcomes seen tell nothing (Manski 1990). 1
+        that r forecasts had reached without one. The outcomes seen carry no information on later ones (Manski 1990). 1
         before the first outcome; 0 if there is one and no forecast is without.
 
         ages : (open forecasts,) numbers of forecasts issued since, not increasing
@@ -131,7 +131,7 @@ class ArrivalOrder:
             self.later += first == 0.0
 
     def learn_at_once(self, number: int, y: Sequence[float]) -> None:
-        """Enter the outcomes of forecasts in a row that came at once: whole pairs among them tell nothing."""
+        """Enter the outcomes of forecasts in a row that came at once: whole pairs among them carry no information."""
         last = number + len(y) - 1
         if number & 1:
             self.learn(number, 0, y[0])
@@ -143,7 +143,7 @@ class ArrivalOrder:
         return np.array([(pair, *half) for pair, half in self.halves.items()], np.float64).reshape(-1, 3)
 
     def restore(self, halves: AnyArray) -> None:
-        """Take over what `to_array` returned."""
+        """Restore the state that `to_array` returned."""
         self.halves = {int(pair): (int(delay), float(y)) for pair, delay, y in halves.tolist()}
         if len(self.halves) != len(halves):
             raise ArchiveError("pairs.halves: given a pair twice, expected each once")
@@ -160,7 +160,7 @@ NEGLIGIBLE = 1.01  # a factor that is as good as none
 class Unseen(NamedTuple):
     """By how much the odds of outcomes not seen yet may differ from those of the outcomes seen; and a belief in them.
 
-    A share π of the outcomes takes longer than any that was seen, and nothing seen tells what they are. With q for
+    A share π of the outcomes takes longer than any that was seen, and no data show what they are. With q for
     their mean the forecast is (1 - π)·mean + π·q. Its squared bias is at most π²/4 for q = ½, where that of the mean
     alone may be π².
     """
@@ -188,7 +188,7 @@ class Unseen(NamedTuple):
         return factor if factor >= NEGLIGIBLE else 1.0
 
     def believed(self, scores: Array) -> float | None:
-        """Return the belief in the outcome of a row with these scores, None if there is none."""
+        """Return the belief in the outcome of a row with these scores; None without a belief."""
         if self.score is None:
             return self.prior
         given = float(scores[self.score])

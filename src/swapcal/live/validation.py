@@ -1,4 +1,4 @@
-"""What callers give: ids, limits, records, outcomes and times, one or one per row, checked."""
+"""Validation of arguments: ids, limits, records, outcomes and times, one or one per row."""
 
 import hashlib
 import json
@@ -23,7 +23,7 @@ SIZES = ("full", "small")
 
 
 def is_sparse(learner: Any, unused: Mapping[str, Any]) -> bool:
-    """Tell whether the engine is for very many groups; `unused` are the settings that it has not.
+    """Return whether the engine is for very many groups; `unused` are the settings that it does not have.
 
     Raises ValueError for an unknown learner, and for a setting that it does not have.
     """
@@ -33,7 +33,7 @@ def is_sparse(learner: Any, unused: Mapping[str, Any]) -> bool:
     if given:
         raise ValueError(
             f'{given[0]}: given {unused[given[0]]!r} with learner "sparse", expected none: its outcomes are in [0, 1], '
-            "its levels are fixed, its weights have no penalty and forget nothing"
+            "its levels are fixed, its weights have no penalty and weight all labels alike"
         )
     return bool(learner == "sparse")
 
@@ -74,7 +74,7 @@ FEW = 2**63
 
 
 def checked_id(id: Any) -> Id:
-    """Return an id as Python's int or str, or say why it is none."""
+    """Return `id` as Python's int or str. Raises TypeError or ValueError if it is not an id."""
     if type(id) is int and -FEW < id < FEW:  # what most are, many times a second
         return id
     if isinstance(id, str):
@@ -89,7 +89,7 @@ def checked_id(id: Any) -> Id:
 
 
 def is_id(id: Any) -> bool:
-    """Tell whether `checked_id` would take an id as it is."""
+    """Return whether `checked_id` would return an id unchanged."""
     try:
         return type(checked_id(id)) is type(id)
     except (TypeError, ValueError):
@@ -97,7 +97,7 @@ def is_id(id: Any) -> bool:
 
 
 def packed(ids: Iterable[Id]) -> Bytes:
-    """Return ids as JSON, which tells 1 from "1"."""
+    """Return ids as JSON, which distinguishes 1 from "1"."""
     return np.frombuffer(in_json([*ids]), np.uint8)
 
 
@@ -134,7 +134,7 @@ NO_LIMITS = OpenLimits()
 
 
 class Maturity(NamedTuple):
-    """When labels mature without a time of their own, what stands for one that is not there, and in what order."""
+    """When labels mature by default, the meaning of silence, and the order of learning."""
 
     matures: float | None = None
     """length of time from a forecast to the maturity of its label; None if only single forecasts have one"""
@@ -148,7 +148,7 @@ NO_MATURITY = Maturity()
 
 
 def read_maturity(matures: Any, silence: Any, burst: Any, span: Span = UNIT) -> Maturity:
-    """Return the window of all forecasts, the meaning of silence and a burst. Raises ValueError if one is none."""
+    """Return the window of all forecasts, the meaning of silence and a burst. Raises ValueError if one is invalid."""
     if silence is not None and span == UNIT and (isinstance(silence, str) or silence not in (0, 1)):
         raise ValueError(f"silence: given {silence!r}, expected 0 or 1")
     window = None if matures is None else duration("matures", matures)
@@ -157,7 +157,7 @@ def read_maturity(matures: Any, silence: Any, burst: Any, span: Span = UNIT) -> 
 
 
 def read_limits(max_open: Any, expires: Any, lifetime: Any) -> OpenLimits:
-    """Return the limits, or say which is none."""
+    """Return the limits. Raises ValueError if one is invalid."""
     age = None if lifetime is None else _validate.positive("lifetime", lifetime)
     later = None if expires is None else read_count("expires", expires)
     return OpenLimits(read_count("max_open", max_open), later, age)
@@ -176,7 +176,7 @@ def read_patience(order: Any, patience: Any, burst: Any = None) -> int | None:
 
 
 def read_count(name: str, value: Any) -> int:
-    """Return an integer of at least 1. Raises ValueError if it is none."""
+    """Return an integer of at least 1. Raises ValueError if it is not one."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value < 2**63:
         raise ValueError(f"{name}: given {value!r}, expected an integer of at least 1")
     return int(value)
@@ -247,7 +247,7 @@ def counted_rows(records: Any) -> int:
 
 
 def label_column(y: ArrayLike, n: int, span: Span = UNIT) -> Array:
-    """Return where n labels lie in their range, NaN where there is none."""
+    """Return where n labels lie in their range, NaN if missing."""
     try:
         raw = np.asarray(unmasked(y))
         if raw.dtype.kind not in "biufO" or any(isinstance(value, str | bytes) for value in _objects(raw)):

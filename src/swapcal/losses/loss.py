@@ -220,7 +220,7 @@ def _prefer_ends(objective: Callable[[Array], Array], inner: Array, low: Array, 
     return np.where(objective(high) <= np.minimum(value, objective(low)), high, best)
 
 
-# A decision problem: what an action costs once the outcome is known.
+# A decision problem: the cost of an action given the outcome.
 
 Parameter = float | Array
 Partial = Callable[..., Any]

@@ -1,4 +1,4 @@
-"""What one loss could have saved by following F_res^aff instead of the forecasts: a certificate."""
+"""Regret of one loss against F_res^aff: the saving in hindsight, with a certificate."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

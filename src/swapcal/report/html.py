@@ -400,7 +400,7 @@ def named(name: str, title: str | None, length: int = NAME_LENGTH) -> Html:
 
 
 def exhibit(caption: str, *content: str) -> Html:
-    """Hold a picture under its caption."""
+    """Write a picture under its caption."""
     return tag("figure", tag("figcaption", caption), *content)
 
 

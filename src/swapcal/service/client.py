@@ -35,7 +35,7 @@ class Issued(NamedTuple):
 
 
 class ServiceError(Exception):
-    """What the service refused, and why: `status`, and the whole `problem` as it was sent."""
+    """A request that the service rejected: `status`, and the `problem` details as sent."""
 
     def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
         self.status = status

@@ -198,7 +198,7 @@ class CommandHandler:
         self._write_silence()
 
     def withdraw(self, ids: Sequence[str]) -> None:
-        """Give up open forecasts whose events are to be pruned."""
+        """Withdraw open forecasts whose events are to be pruned."""
         self.hosted.withdraw(ids, self.now)
         self._write(WITHDRAWN, "", WithdrawnBody([*ids]))
 

@@ -34,8 +34,8 @@ class ServiceContext:
     ----------
     worker : Worker
         Started by the caller.
-    gate : Gate
-        Who may do what.
+    auth : Auth
+        Checks tokens and scopes.
     log : JsonLog
         The log of requests.
     tracing : Tracing, optional

@@ -53,7 +53,7 @@ def in_pages(events: Iterable[Event], size: int) -> Iterator[list[Event]]:
         yield page
 
 
-# Bodies of events: what the log holds as JSON, from which everything can be computed again.
+# Bodies of events: the JSON of the log, from which everything can be computed again.
 
 SILENCE, SETTLED = "silence", "settled"
 """Kinds of events: a forecast learned as silence, which follows from the events before it; and that the service's clock
@@ -71,7 +71,7 @@ Weight = Annotated[
 
 
 LEVELS = ("p", "mean", "low", "high", "weight")
-"""What is issued of a forecast."""
+"""The issued values of a forecast."""
 
 
 class ForecastBody(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -191,7 +191,7 @@ class IdHistory:
     corrections: list[Event] = field(default_factory=list)
 
     def add(self, event: Event) -> None:
-        """Take in an event about the id."""
+        """Enter an event of the id."""
         if event.kind == FORECAST:
             self.forecast = event
         elif event.kind == OUTCOME:

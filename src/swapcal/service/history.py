@@ -261,7 +261,7 @@ def _micros(moment: float) -> int:
     return round(moment * 1e6)
 
 
-# Retention: what of a log may go.
+# Retention: deletion of old events.
 
 UNITS = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 SPARE = 2
@@ -269,7 +269,7 @@ SPARE = 2
 
 
 class Pruning(NamedTuple):
-    """What would be removed of one forecaster's log: everything settled before an event."""
+    """The events of one forecaster's log that would be removed: everything settled before an event."""
 
     forecaster: str
     before: int
@@ -300,7 +300,7 @@ def plan(store: Store, forecaster: str, wanted: int, *, waiting: bool = False) -
 
 
 def withdraw(store: Store, forecaster: str, before: int) -> int:
-    """Give up the open forecasts whose events are all before an event, and keep the state without them.
+    """Withdraw the open forecasts whose events are all before an event, and keep the state without them.
 
     Else they would stay open in the state, and ids that come again would meet them there. Returns how many there were.
 

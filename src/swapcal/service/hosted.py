@@ -276,7 +276,7 @@ class HostedForecaster:
         return f"{self.figures.labels}"
 
     def advance(self, now: float) -> None:
-        """Give up early outcomes that have waited too long."""
+        """Drop early outcomes that have waited too long."""
         while self.parked:
             id, accepted = next(iter(self.parked.items()))
             if now - accepted <= self.settings.parked_for:
@@ -389,7 +389,7 @@ class HostedForecaster:
         self._settle(now)
 
     def withdraw(self, ids: Sequence[str], now: float) -> None:
-        """Give up open forecasts: they count as unlabelled for good."""
+        """Withdraw open forecasts: they count as unlabelled for good."""
         self.live.give_up(ids)
         self._settle(now)
 

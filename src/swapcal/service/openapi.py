@@ -137,7 +137,7 @@ def _problem(title: str) -> dict[str, Any]:
     return {"description": title, "content": {MEDIA: {"schema": {"$ref": REFERENCE.format(name="Problem")}}}}
 
 
-# Metrics: what Prometheus collects.
+# Metrics for Prometheus.
 
 GAUGES = {
     "open": "Forecasts that wait for their outcome",

@@ -149,7 +149,7 @@ class PostgresStore(SqlStore):
                     writer.execute("SELECT 1")
 
     def close(self) -> None:
-        """Give back the claims and all connections."""
+        """Release the claims and close all connections."""
         with self._turn:
             self._drop_writer()
         self._readers.clear()

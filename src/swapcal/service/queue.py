@@ -153,7 +153,7 @@ class WriteQueue:
             self._turn.notify()
 
     def close(self) -> bool:
-        """Take no more jobs; False if it was closed before."""
+        """Close the queue for new jobs; return False if it was closed before."""
         with self._turn:
             if self.closing:
                 return False

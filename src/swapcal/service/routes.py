@@ -500,7 +500,7 @@ class Endpoint:
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """What the address and the query hold."""
+        """Parameters of the address and the query."""
         return (*(each for each in (NAME, ID) if f"{{{each.name}" in self.path), *self.query)
 
     @property

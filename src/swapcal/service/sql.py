@@ -1,4 +1,4 @@
-"""What SQLite and PostgreSQL share: rows, errors, tables, pools of connections, statements."""
+"""Common parts of the SQLite and PostgreSQL stores: rows, errors, tables, connections, statements."""
 
 import hashlib
 import itertools
@@ -31,7 +31,7 @@ class Occupied(StoreError):  # noqa: N818
 
 
 class Unreadable(StoreError):  # noqa: N818
-    """What is there is not a store of this version, or a snapshot is not what was written."""
+    """The file or database is not a store of this version, or a snapshot is damaged."""
 
 
 class KeptSnapshot(NamedTuple):
@@ -54,7 +54,7 @@ class TokenRow(NamedTuple):
 
 
 class Removal(NamedTuple):
-    """What pruning would remove, and what it would leave before the boundary because no outcome has come."""
+    """Events that pruning would remove, and those before the boundary that it would leave for lack of an outcome."""
 
     events: int
     forecasts: int

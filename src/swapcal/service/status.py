@@ -159,7 +159,7 @@ def describe(hosted: HostedForecaster) -> ForecasterStatus:
 
 
 class CollectedFigures(NamedTuple):
-    """What the metrics show of a forecaster."""
+    """Figures of a forecaster in the metrics."""
 
     status: ForecasterStatus
     groups: int

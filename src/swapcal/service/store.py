@@ -134,7 +134,7 @@ class SQLiteStore(SqlStore):
             return sorted(map(Event._make, rows), key=lambda event: event.seq)
 
     def shrink(self) -> None:
-        """Give back the space that was pruned, page by page, so that a learner never waits long."""
+        """Free the pruned space, page by page, so that a learner never waits long."""
         while self._read("PRAGMA freelist_count") != [(0,)]:
             self._transaction(lambda writer: writer.execute(f"PRAGMA incremental_vacuum({STEP})").fetchall())
         with self._turn, self._translated(), suppress(apsw.BusyError):  # busy: the learner is at it
@@ -175,7 +175,7 @@ class SQLiteStore(SqlStore):
         self._read("SELECT value FROM meta WHERE name = 'schema'")
 
     def close(self) -> None:
-        """Give back the file and all connections."""
+        """Release the file and close all connections."""
         with self._turn:
             self._drop_writer()
         self._readers.clear()
@@ -197,7 +197,7 @@ class SQLiteStore(SqlStore):
         return self._transaction(work)
 
     def _check_file(self) -> None:
-        """Refuse a file that was removed or replaced: what is written to it would be gone with this process."""
+        """Raise Unavailable if the file was removed or replaced: writes to it would be lost with this process."""
         if _identity(self._path) != self._file:
             raise Unavailable(
                 f"store: given {self._path}, no longer the file that was opened, expected it in its place"
@@ -304,7 +304,7 @@ __all__ = ["Conflict", "Occupied", "Store", "StoreError", "TokenRow", "Unavailab
 
 
 class Store(Protocol):
-    """What SQLite and PostgreSQL both do. All calls block; every call may raise `Unavailable`.
+    """The interface of SQLite and PostgreSQL stores. All calls block; every call may raise `Unavailable`.
 
     Reads have connections of their own and never wait for the writer. Only a learner's store appends.
     """
@@ -383,7 +383,7 @@ class Store(Protocol):
         """
 
     def shrink(self) -> None:
-        """Give back the space that was pruned, as far as that goes without stopping a learner."""
+        """Free the pruned space, as far as possible without stopping a learner."""
 
     def backup(self, path: str) -> None:
         """Write a copy that is as the store was at one moment, to a new file, while everything goes on."""
@@ -392,7 +392,7 @@ class Store(Protocol):
         """Return if the store can be reached, by its writer too; raise `Unavailable` otherwise."""
 
     def close(self) -> None:
-        """Give back the claims and all connections."""
+        """Release the claims and close all connections."""
 
 
 def open_store(url: str, *, learner: bool = False, create: bool = False) -> Store:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import Span, TracerProvider
 
-# `RequestTrace`: what belongs to one traced request, from its headers to its batch.
+# `RequestTrace`: one traced request, from its headers to its batch.
 
 WAIT, LEARN, COMMIT = "wait", "learn", "commit"
 """Spans of a write: on the queue, being applied by the learner, being committed; the last two are its batch's."""

@@ -156,7 +156,7 @@ def post(url: str, message: Json) -> int:
 
 
 def check_url(url: str) -> None:
-    """Refuse an address that is not http or https.
+    """Raise ValueError for an address that is not http or https.
 
     Examples
     --------

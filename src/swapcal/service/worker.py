@@ -311,7 +311,7 @@ class Worker:
             self.log("commit", forecaster=name, first=own[0], last=own[-1], seconds=round(took, 6), **traces)
 
     def _failed(self, jobs: Sequence[Write], names: Sequence[str], error: StoreError) -> list[Answer]:
-        """Refuse a whole batch; its forecasters are ahead of the log, and the others' claims may be gone."""
+        """Answer a whole batch with an error; its forecasters are ahead of the log, and claims may be lost."""
         self.metrics.failures += 1
         self.log("commit failed", forecasters=[*names], error=str(error), **_traces(jobs))
         self._lost_touch(names, unknown=not isinstance(error, Conflict))

@@ -1,4 +1,4 @@
-"""What a page shows of a forecaster, as plain data, sent to every listening browser."""
+"""The figures of a forecaster's page, as data, sent to every listening browser."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,7 @@ EARLY = 200
 """Outcomes below which no quality figure is shown."""
 
 BRIEF = ("name", "seq", "time", "forecasts", "labels", "open", "coverage", "brier", "alarms")
-"""What the overview shows of each forecaster."""
+"""Figures of each forecaster in the overview."""
 Q = 0.1
 """Largest expected share of sound forecasters among those that the overview lists as off."""
 URGENCY = ("alarm", "unavailable", "early", "waiting", "empty", "fine")
@@ -41,7 +41,7 @@ Figures = dict[str, Any]
 
 
 class Seen(NamedTuple):
-    """What was seen of a forecaster, and how long it kept the learning thread."""
+    """Figures of a forecaster, and how long the learning thread needed for them."""
 
     figures: Figures
     seconds: float
@@ -164,7 +164,7 @@ class Reporter(Protocol):
 
 
 class Copy:
-    """What a certificate needs of a forecaster; made on the learning thread, read on any other: it can take seconds."""
+    """A copy of a forecaster for its certificate, made on the learning thread; the certificate can take seconds."""
 
     def __init__(self, hosted: HostedForecaster) -> None:
         self.labels = hosted.figures.labels

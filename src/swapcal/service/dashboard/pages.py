@@ -104,7 +104,7 @@ def here(path: str) -> str:
     return path if is_local else "/"
 
 
-# `Page`: what every page goes through: admission by header or cookie, refusals as pages, strict headers.
+# `Page`: admission by header or cookie, errors as pages, strict headers.
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
@@ -125,7 +125,7 @@ ADVICE = {
     421: "Use the name or address that the service was started with.",
     503: "The service is busy or starting. The page tries again when you reload it.",
 }
-"""What to do about a refusal."""
+"""Advice for each kind of error."""
 
 
 def page(template: str, status_code: int = 200, **facts: object) -> Reply:
@@ -391,19 +391,19 @@ class Dashboard:
         return StreamingResponse(_events(broadcast, with_html), media_type=EVENTS, headers=STREAM)
 
     async def figures(self, call: Call) -> Reply:
-        """Give all figures as a JSON file."""
+        """Send all figures as a JSON file."""
         edition = await (await self._known(call)).latest()
         return Reply(msgspec.json.encode(edition.figures), media=JSON, more=_attachment(call, "json"))
 
     async def card(self, call: Call) -> Reply:
-        """Give the model card."""
+        """Send the model card."""
         edition = await (await self._known(call)).latest()
         settings = (await run_in_threadpool(settings_in, call.context.store))[call.forecaster]
         text = render("card.md", view=edition.figures, settings=msgspec.to_builtins(settings))
         return Reply(text.encode(), media=MARKDOWN, more=_attachment(call, "md"))
 
     async def report(self, call: Call) -> Reply:
-        """Give the audit's report as a file."""
+        """Send the audit's report as a file."""
         page = await routes.report(call)
         return Reply(page.content, page.status_code, page.media, {**(page.more or {}), **_attachment(call, "html")})
 
