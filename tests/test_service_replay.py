@@ -19,12 +19,11 @@ from swapcal.archive import Kind, State, packed
 from swapcal.cli import BAD_INPUT
 from swapcal.cli.store import DIFFERENT, SAME, alarms, export, replay
 from swapcal.service import history as exporting
-from swapcal.service.api_error import ApiError
 from swapcal.service.events import FORECAST, CorrectionBody, Event, ForecastBody, OutcomeBody, encoded
 from swapcal.service.history import AuditedPeriod, past
 from swapcal.service.hosted import HostedForecaster
 from swapcal.service.messages import ForecastIn
-from swapcal.service.settings import Settings
+from swapcal.service.settings import ApiError, Settings
 from swapcal.service.snapshots import recover
 from swapcal.service.store import Unreadable, open_store
 from tests.commands import runner

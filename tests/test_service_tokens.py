@@ -18,8 +18,8 @@ from swapcal import cli
 from swapcal.cli import BAD_INPUT
 from swapcal.cli.store import token
 from swapcal.service import auth
-from swapcal.service.api_error import ApiError
 from swapcal.service.auth import Auth, create_token, revoke_token, scopes_of
+from swapcal.service.settings import ApiError
 from swapcal.service.store import open_store
 
 

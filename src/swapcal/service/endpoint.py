@@ -34,7 +34,7 @@ class ServiceContext:
     ----------
     worker : Worker
         Started by the caller.
-    gate : Gate
+    auth : Auth
         Who may do what.
     log : JsonLog
         The log of requests.
