@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from html.parser import HTMLParser
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -435,12 +436,14 @@ class Receiver:
 
     def __init__(self, *statuses: int) -> None:
         self.messages: list[Any] = []
+        self.path = ""
         self.got = threading.Semaphore(0)
         answers = iter(statuses)
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
+                outer.path = self.path
                 outer.messages.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
                 self.send_response(next(answers, 204))
                 self.send_header("content-length", "0")
@@ -567,3 +570,26 @@ def test_a_page_shows_given_scores_and_missing_values_and_does_not_call_one_kind
         assert "yours: too early to tell" in page
         assert "Without yours" in page
         assert "yours, as given" in caller.get("/forecasters/rare/card").body
+
+
+def test_an_alarm_that_goes_on_ends_as_it_was_raised() -> None:
+    looks = iter(
+        [(1, {"g": {"group": "g", "raised": "row 1"}}), (2, {"g": {"group": "g", "raised": "row 5"}}), (3, {})]
+    )
+    hook = Webhook(SimpleNamespace(call=lambda *_: next(looks)), "http://127.0.0.1/", lambda *_, **__: None)
+    for _ in range(3):
+        hook._look("shop")
+    ids = [hook._messages.get_nowait()["id"] for _ in range(hook._messages.qsize())]
+    assert ids == ["shop, g, row 1: alarm", "shop, g, row 1: alarm ended"]
+
+
+def test_a_message_that_is_redirected_is_not_delivered() -> None:
+    logged: list[Any] = []
+    with Receiver(302, 429) as receiver:
+        hook = Webhook(SimpleNamespace(), receiver.url, lambda event, **facts: logged.append((event, facts.get("why"))))
+        hook._stopping.wait = lambda _: False  # type: ignore[method-assign]
+        hook._deliver({"forecaster": "shop", "id": "first"})
+        hook._deliver({"forecaster": "shop", "id": "second"})
+    assert logged == [("webhook given up", "status 302"), ("webhook", None)]
+    assert [message["id"] for message in receiver.messages] == ["first", "second", "second"]
+    assert receiver.path == "/hook?key=secret"

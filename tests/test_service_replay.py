@@ -19,13 +19,15 @@ from swapcal.archive import Kind, State, packed
 from swapcal.cli import BAD_INPUT
 from swapcal.cli.store import DIFFERENT, SAME, alarms, export, replay
 from swapcal.service import history as exporting
-from swapcal.service.events import FORECAST, Event, ForecastBody, encoded
+from swapcal.service.events import FORECAST, CorrectionBody, Event, ForecastBody, OutcomeBody, encoded
+from swapcal.service.history import AuditedPeriod, past
 from swapcal.service.hosted import HostedForecaster
 from swapcal.service.messages import ForecastIn
-from swapcal.service.settings import Settings
+from swapcal.service.settings import ApiError, Settings
 from swapcal.service.snapshots import recover
 from swapcal.service.store import Unreadable, open_store
 from tests.commands import runner
+from tests.memory_store import MemoryStore
 from tests.service_log import outcome_of, record, weight_of, write_log
 
 COUNT = 60
@@ -92,6 +94,34 @@ def test_a_snapshot_that_is_not_the_state_is_found_out(path):
     result = run(replay, "--store", path)
     assert result.exit_code == DIFFERENT
     assert f"event {newest.seq}: the snapshot differs" in result.stderr
+
+
+def test_a_damaged_snapshot_is_found_out(path):
+    store = open_store(str(path))
+    newest = store.snapshots("shop")[0].seq
+    store._write(("UPDATE snapshot_pieces SET content = ? WHERE seq = ?", (b"damaged", newest)))
+    store.close()
+    result = run(replay, "--store", path)
+    assert result.exit_code == DIFFERENT
+    assert f"event {newest}: the snapshot differs" in result.stderr
+
+
+def test_past_forecasts_of_a_period_have_the_outcome_that_stands():
+    forecast = encoded(ForecastBody(Raw(b"{}"), 0.5, 0.5, 0.5, 0.5, 0.0, "0"))
+    reported, silent = (encoded(OutcomeBody(y, "learned", weight=w)) for y, w in ((1.0, 3.0), (0.0, None)))
+    corrected = encoded(CorrectionBody(0.0, 1.0, "read again"))
+    store = MemoryStore()
+    about = [*((id, FORECAST, forecast) for id in "abcd"), ("a", "outcome", reported), ("a", "silence", silent),
+             ("b", "silence", silent), ("c", "outcome", reported), ("c", "correction", corrected)]  # fmt: skip
+    store.logs["shop"] = [Event("shop", k, kind, id, float(k), body) for k, (id, kind, body) in enumerate(about, 1)]
+
+    def known(*ends):
+        return [(row.y, row.counts) for row in past(store, Settings(name="shop"), AuditedPeriod(*ends), 4)]
+
+    assert known() == [(1.0, 3.0), (0.0, 1.0), (0.0, 3.0)]
+    assert known(2.0, 3.0) == known()[1:2]  # from its beginning on, and before its end
+    with pytest.raises(ApiError, match="audit: given more than 3 forecasts"):
+        past(store, Settings(name="shop"), AuditedPeriod(), 3)
 
 
 def test_a_pruned_log_is_replayed_from_its_oldest_snapshot(path):

@@ -11,10 +11,11 @@ from contextlib import closing
 
 from swapcal.cli import BAD_INPUT
 from swapcal.cli.store import NOT_CONFIRMED, backup, prune, replay
-from swapcal.service.history import all_but, older_than, seconds
+from swapcal.service.history import all_but, older_than, seconds, withdraw
 from swapcal.service.snapshots import recover
 from swapcal.service.store import open_store
 from tests.commands import runner
+from tests.memory_store import MemoryStore
 from tests.service_log import record, write_log
 from tests.service_worker import Hand
 from tests.store_checks import forecast, made, outcome
@@ -91,6 +92,15 @@ def test_forecasts_that_are_pruned_while_they_wait_are_given_up(tmp_path):
     assert hand.hosted.live.status().open == 6 - len(gone)
     hand.worker.close()
     assert run(replay, "--store", path).exit_code == 0
+
+
+def test_what_has_an_outcome_or_stays_in_the_log_is_not_given_up():
+    hand = Hand(MemoryStore(), groups=["shop"], matures=1e6)
+    for id in ("held", "old", "edge"):
+        hand.forecast(id, record(0))
+    assert hand.outcome("held", 1.0).state == "held"
+    assert withdraw(hand.store, "shop", 4) == 1
+    assert {*recover(hand.store, "shop").hosted.accepted} == {"held", "edge"}
 
 
 def test_two_snapshots_stay_usable(path):

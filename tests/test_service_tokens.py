@@ -1,5 +1,6 @@
 """Tokens, and `swapcal token` from the outside."""
 
+import asyncio
 import hashlib
 import hmac
 from importlib import import_module
@@ -17,7 +18,8 @@ from swapcal import cli
 from swapcal.cli import BAD_INPUT
 from swapcal.cli.store import token
 from swapcal.service import auth
-from swapcal.service.auth import create_token, revoke_token, scopes_of
+from swapcal.service.auth import Auth, create_token, revoke_token, scopes_of
+from swapcal.service.settings import ApiError
 from swapcal.service.store import open_store
 
 
@@ -129,3 +131,19 @@ def test_without_the_extra_the_list_of_commands_says_what_to_install(monkeypatch
     monkeypatch.setattr(cli.sys, "argv", ["swapcal", "serve"])
     with pytest.raises(ModuleNotFoundError):
         cli._app()
+
+
+def test_a_revoked_token_is_refused_after_two_seconds(store, monkeypatch):
+    name, secret = create_token(store, ["read"])
+    headers, moment = {b"authorization": f"Bearer {secret}".encode()}, [100.0]
+    monkeypatch.setattr(auth.time, "monotonic", lambda: moment[0])
+    door = Auth(store, required=True)
+
+    async def admit():
+        await door.admit(headers, "read")
+
+    asyncio.run(admit())
+    revoke_token(store, name)
+    moment[0] += 2.1
+    with pytest.raises(ApiError, match="unknown or revoked"):
+        asyncio.run(admit())

@@ -297,7 +297,7 @@ def decoded(decoder: "msgspec.json.Decoder[Any]", content: "bytes | Raw") -> Any
     except msgspec.ValidationError as error:
         raise ApiError("invalid", in_words(str(error))) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ApiError("malformed", f"body: given what is no JSON ({error}), expected JSON") from None
+        raise ApiError("malformed", f"body: given invalid JSON ({error}), expected JSON") from None
     except RecursionError:
         raise ApiError("malformed", "body: given JSON nested too deeply, expected flat records") from None
 
