@@ -118,9 +118,11 @@ def test_parts_add_up_to_the_whole(seed, cut, kind):
     first, second = Audit(**part(slice(cut))), Audit(**part(slice(cut, None)))
     grown = first.copy()
     grown.add(**part(slice(cut, None)))
+    joined = first + second, second + first, grown
     for name, query in QUERIES.items():
-        for other in (first + second, second + first, grown):
-            assert query(other) == pytest.approx(query(whole), rel=1e-9, abs=1e-9), name
+        expected = pytest.approx(query(whole), rel=1e-9, abs=1e-9)
+        for other in joined:
+            assert query(other) == expected, name
     assert (second + first).sums.sample.digest == whole.sums.sample.digest == grown.sums.sample.digest
     np.testing.assert_allclose((second + first).sums.timeline.table, whole.sums.timeline.table)
     assert [r.name for r in (second + first).group_table()] == [r.name for r in whole.group_table()]

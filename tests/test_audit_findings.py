@@ -206,9 +206,8 @@ def test_decisions_are_priced_under_each_loss() -> None:
     X = np.column_stack([np.full(3000, 0.5), rng.uniform(-0.8, 0.8, 3000)])
     truth = 0.5 + 0.5 * X[:, 1]
     y = (rng.random(3000) < truth).astype(float)
-    blind, aware = (
-        Audit(p, y, X).to_dict(losses=["squared", "pinball:0.6"])["decisions"] for p in (truth * 0 + 0.5, truth)
-    )
+    audits = Audit(truth * 0 + 0.5, y, X), Audit(truth, y, X)
+    blind, aware = (audit.to_dict(losses=["squared", "pinball:0.6"])["decisions"] for audit in audits)
     assert blind is not None
     assert aware is not None
     assert [row["loss"] for row in blind] == ["squared", "pinball:0.6"]
@@ -218,8 +217,8 @@ def test_decisions_are_priced_under_each_loss() -> None:
         assert better["cost"] < worse["cost"]
         assert better["regret"] < worse["regret"]
         assert worse["regret"] <= worse["certificate"]
-    assert "decisions" not in Audit(truth, y, X).to_dict()
-    assert "Decisions" in Audit(truth, y, X).to_html(losses=["absolute"])
+    assert "decisions" not in audits[1].to_dict()
+    assert "Decisions" in audits[1].to_html(losses=["absolute"])
 
 
 def test_a_trend_is_measured_per_standard_deviation() -> None:

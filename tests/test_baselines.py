@@ -448,21 +448,21 @@ def test_hu_luo_plays_by_its_rule_written_out():
     forecaster, stream = HuLuo(d, levels=N, seed=2), Stream("adaptive", d, T, 0)
     X, y = stream.rows(0, T).X, (np.random.default_rng(0).random(T) < 0.4).astype(float)
     scaled = 2 / sqrt(3) * X[:, 1:]
-    rounds = [[] for _ in range(N + 1)]
+    rounds, along_direction = [[] for _ in range(N + 1)], [[] for _ in range(N + 1)]
 
-    def direction(level, u, until):
-        past = rounds[level][:until]
+    def direction(level, u):
+        past = rounds[level]
         G = sum((r * scaled[t] for t, r in past), np.zeros(d - 1))
         size = max(float(G @ G), 2 * sum(r * r * float(scaled[t] @ scaled[t]) for t, r in past))
         return float(G @ u) / sqrt(size) if size > 0 else 0.0
 
     def pull(level, u):
         residuals = [r for _, r in rounds[level]]
-        turned = [r * direction(level, scaled[t], k) for k, (t, r) in enumerate(rounds[level])]
+        turned = along_direction[level]
         seen = sum(map(abs, residuals))
         up, down = anh_weight(sum(residuals), seen), anh_weight(-sum(residuals), seen)
         along = anh_weight(sum(turned), sum(map(abs, turned)))
-        return up - down + along * direction(level, u, len(rounds[level]))
+        return up - down + along * direction(level, u)
 
     for t in range(T):
         S = [pull(level, scaled[t]) for level in range(N + 1)]
@@ -473,7 +473,9 @@ def test_hu_luo_plays_by_its_rule_written_out():
             assert forecast.weight == pytest.approx(S[level - 1] / (S[level - 1] - S[level]), abs=1e-9)
         else:
             assert forecast.p == forecast.mean == min(level, N) / N
-        rounds[round(forecast.p * N)].append((t, y[t] - forecast.p))
+        played_level, residual = round(forecast.p * N), y[t] - forecast.p
+        along_direction[played_level].append(residual * direction(played_level, scaled[t]))
+        rounds[played_level].append((t, residual))
         forecaster.update(forecast, y[t])
 
 
