@@ -109,16 +109,17 @@ def test_a_damaged_snapshot_is_found_out(path):
 def test_past_forecasts_of_a_period_have_the_outcome_that_stands():
     forecast = encoded(ForecastBody(Raw(b"{}"), 0.5, 0.5, 0.5, 0.5, 0.0, "0"))
     reported, silent = (encoded(OutcomeBody(y, "learned", weight=w)) for y, w in ((1.0, 3.0), (0.0, None)))
-    corrected = encoded(CorrectionBody(0.0, 1.0, "read again"))
+    corrected, lighter = (encoded(CorrectionBody(0.0, 1.0, "read again", weight)) for weight in (None, 2.0))
     store = MemoryStore()
     about = [*((id, FORECAST, forecast) for id in "abcd"), ("a", "outcome", reported), ("a", "silence", silent),
-             ("b", "silence", silent), ("c", "outcome", reported), ("c", "correction", corrected)]  # fmt: skip
+             ("b", "silence", silent), ("c", "outcome", reported), ("c", "correction", corrected),
+             ("d", "outcome", reported), ("d", "correction", lighter)]  # fmt: skip
     store.logs["shop"] = [Event("shop", k, kind, id, float(k), body) for k, (id, kind, body) in enumerate(about, 1)]
 
     def known(*ends):
         return [(row.y, row.counts) for row in past(store, Settings(name="shop"), AuditedPeriod(*ends), 4)]
 
-    assert known() == [(1.0, 3.0), (0.0, 1.0), (0.0, 3.0)]
+    assert known() == [(1.0, 3.0), (0.0, 1.0), (0.0, 3.0), (0.0, 2.0)]
     assert known(2.0, 3.0) == known()[1:2]  # from its beginning on, and before its end
     with pytest.raises(ApiError, match="audit: given more than 3 forecasts"):
         past(store, Settings(name="shop"), AuditedPeriod(), 3)

@@ -818,3 +818,12 @@ def test_an_early_outcome_that_was_pruned_while_it_waited_is_given_up() -> None:
     assert worker.forecast("early", ROME).id == "early"
     assert (worker.hosted.figures.labels, worker.hosted.parked) == (0, {})
     assert worker.outcome("early", 0.0).state == "learned"
+
+
+def test_a_weight_is_at_least_one_and_stays() -> None:
+    worker = hand(watch=Watch(max_weight=4.0))
+    worker.forecast("a", ROME)
+    assert worker.outcome("a", 1.0, weight=0.5).status == 422
+    assert worker.outcome("a", 1.0, weight=2.0).state == "learned"
+    refused = worker.outcome("a", 1.0, weight=3.0)
+    assert (refused.status, refused.more["known"]) == (409, 2.0)
