@@ -295,7 +295,7 @@ def test_positive_names_the_outcome_in_every_command(tmp_path: Path, file: Path)
     spelt = tmp_path / "spelt.csv"
     spelt.write_text("p,y,x\n" + "".join(f"{p},{'>50K' if y == '1' else '<=50K'},{x}\n" for p, y, x in ROWS))
     named = ("--target", "y", "--positive", ">50K")
-    assert "--positive VALUE" in said(run("audit", spelt, *AUDIT))
+    assert "--positive '<=50K' or --positive '>50K'" in said(run("audit", spelt, *AUDIT))
     assert run("audit", spelt, "--prob", "p", *named).stdout == run("audit", file, *AUDIT).stdout
     assert run("decide", spelt, "--prob", "p", *named, "--loss", "squared").exit_code == 0
     assert run("forecast", spelt, *named).exit_code == 0
