@@ -4,8 +4,10 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SWAPCAL_DATA ?= $(abspath ../shared/data)
 export SWAPCAL_DATA
+# Tests start many interpreters; without compiled modules each takes a second longer.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo demo-service docs test test-portable simulate test-power test-systems check golden bench bench-baseline bench-files bench-scale bench-service bench-streams bench-batch decisions forgetting monitoring rates measured seeds soak release-check constraints clean help
+.PHONY: setup demo demo-service docs test test-portable kernels simulate test-power test-systems check golden bench bench-baseline bench-files bench-scale bench-service bench-streams bench-batch decisions forgetting monitoring rates measured seeds soak release-check constraints clean help
 
 help:            ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -44,9 +46,14 @@ docs: $(VENV)/.docs     ## the site, notebooks run, warnings and broken links ar
 	$(BIN)/python -m sphinx -b html -j 2 -q -W --keep-going docs build/site
 	$(BIN)/python docs/check.py build/site
 
-test: $(VENV)/.dev check     ## lint, type-check and run every test
-	$(BIN)/swapcal compile
-	$(BIN)/python -m pytest -n auto
+# Linting and types take one core, kernels the others. Of neighbouring tests most are run by one worker, which makes
+# what they share once.
+test: $(VENV)/.dev     ## lint, type-check and run every test
+	$(MAKE) --no-print-directory -j 2 check kernels
+	$(BIN)/python -m pytest -n auto --dist worksteal
+
+kernels: $(VENV)/.dev     ## compile what the tests run, on every core
+	@$(BIN)/python -m tests.kernels
 
 # numpy says which of its instruction sets can be left out here; OpenBLAS ignores a processor of another architecture.
 FEATURES = $$($(BIN)/python -c "from numpy._core import _multiarray_umath as m; print(*m.__cpu_dispatch__)")
@@ -55,7 +62,7 @@ test-portable: $(VENV)/.dev     ## all but the service as an old processor compu
 	cache=$$(mktemp -d) && trap 'rm -rf "$$cache"' EXIT && \
 	export OPENBLAS_CORETYPE=Prescott NPY_DISABLE_CPU_FEATURES="$(FEATURES)" \
 	NUMBA_CPU_NAME=generic NUMBA_CACHE_DIR="$$cache" && \
-	$(BIN)/swapcal compile && $(BIN)/python -m pytest -n auto \
+	$(BIN)/python -m tests.kernels && $(BIN)/python -m pytest -n auto --dist worksteal \
 	--ignore-glob="*/test_service_*" --ignore=src/swapcal/service
 	$(BIN)/python -m pytest -m cold tests
 

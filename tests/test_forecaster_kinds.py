@@ -1,6 +1,7 @@
 """Forecasters of different kinds have kernels of their own, which one process uses in turn."""
 
 import numpy as np
+import pytest
 
 from swapcal import Forecaster
 from swapcal.engine import state as memory
@@ -28,3 +29,12 @@ def test_what_a_kind_lacks_decides_its_kernel():
     rooms = [Forecaster(2, **kind)._scratch for kind in KINDS]
     assert len({id(entry(room, False)) for room in rooms}) == len(KINDS)
     assert entry(rooms[0], False) is entry(Forecaster(3)._scratch, False)
+
+
+def test_every_kind_that_is_compiled_before_the_tests_runs():
+    pytest.importorskip("typer")
+    from tests.kernels import GROUPS
+
+    for group in GROUPS.values():
+        for compile_one in group:
+            compile_one()
