@@ -270,9 +270,9 @@ class Bridge:
 
     def _resume(self) -> None:
         now = time.monotonic()
-        for _, places in [rest for rest in self._resting if rest[0] <= now]:
+        for _, places in [entry for entry in self._resting if entry[0] <= now]:
             self._try("partitions not resumed", lambda places=places: self._consumer.resume(places))  # type: ignore[misc]
-        self._resting = [rest for rest in self._resting if rest[0] > now]
+        self._resting = [entry for entry in self._resting if entry[0] > now]
 
     def _try(self, failure: str, act: Callable[[], Any]) -> None:
         """Do what fails only if partitions were assigned to another member of the group, which reads them again."""

@@ -89,11 +89,11 @@ def compare(
             drop=tuple(listed(drop, source.columns)),
             used=tuple(listed(keep_column, source.columns)),
         )
-        counted = options.positive_in(target, positive, source)
-        reader = StreamReader(source, roles, skip=on_bad_row is OnBadRow.skip, positive=counted, outcomes_only=True)
+        value = options.positive_in(target, positive, source)
+        reader = StreamReader(source, roles, skip=on_bad_row is OnBadRow.skip, positive=value, outcomes_only=True)
         whole = reader.whole()
-        if counted is not None:
-            counted.require()
+        if value is not None:
+            value.require()
         stream = whole.labelled(target, run)
         reader.say_skipped(run)
         settings = {"tolerance": tolerance, "title": options.heading(title, file), "seed": seed}
@@ -168,7 +168,7 @@ def _undated(dates: list[str], roles: Roles) -> list[str]:
     if roles.time is not None or not dates:
         return []
     return [
-        f"Column {dates[0]!r} holds dates, but the folds mix early and late rows: forecasts of early rows know later "
+        f"Column {dates[0]!r} holds dates, but the folds mix early and late rows: forecasts of early rows use later "
         f"ones, and a gain may not last (--time {quote(dates[0])} compares in order of time)."
     ]
 

@@ -65,7 +65,7 @@ def offset_file(state: Path) -> Path:
 
 
 def keep_offset(state: Path, place: StreamOffset, forecasts: int, labels: int) -> None:
-    """Write a place before its state is saved, beside that of the state that is there, with so many forecasts.
+    """Write a place before its state is saved, with that of the present state, which has so many forecasts.
 
     So after a crash, either state has its place. The last place written is no substitute for that of the state: a crash
     or a full disk may have kept that place's own state from being saved.

@@ -29,7 +29,7 @@ from swapcal.tables.outcomes import floats
 from swapcal.tables.output import table_writer
 from swapcal.tables.sources import InputError
 
-# The state of `swapcal forecast`: new or continued, saved at intervals, its trees in a file beside it.
+# The state of `swapcal forecast`: new or continued, saved at intervals, with its trees in a second file.
 
 CHECKPOINT = 60.0  # seconds after which a state is saved again
 TREES = "trees"
@@ -90,7 +90,7 @@ def open_live(
 
 
 def load_live(state: Path) -> Live:
-    """Return what `save_live` saved. Trees with more labels than the state are refused: they would know the future."""
+    """Return what `save_live` saved. Raises InputError for trees with more labels than the state."""
     kept = beside(state)
     models = {TREES: Refit.load(kept, boosted_trees())} if kept.exists() else None
     live = Live.load(state, models)
@@ -101,7 +101,7 @@ def load_live(state: Path) -> Live:
 
 
 def save_live(live: Live, state: Path) -> None:
-    """Save a state, and beside it the rows of its trees.
+    """Save a state, and the rows of its trees in a second file.
 
     The first time the trees are saved first, because a state with trees cannot be read without them; later the state:
     after a crash between the two the trees lack a few rows, but never have more than the state.
@@ -419,7 +419,7 @@ class Pieces:
                 yield StreamPiece(read.cut(first, min(first + PIECE, len(read.y))), read)
 
     def next(self) -> StreamPiece | None:
-        """Return the next rows; None at the end, or where a stop was asked for."""
+        """Return the next rows; None at the end, or when a stop is requested."""
         piece = None if self.stopped else next(self._pieces, None)
         if piece is not None and self._stopping():
             self.stopped, piece = True, None

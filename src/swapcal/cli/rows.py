@@ -51,11 +51,11 @@ LEAST_SWAPPED = 20
 
 def kinds(columns: JudgedColumns, second: str | None = None) -> dict[str, ReadAs]:
     """Return what each column is read as, that of a second predictor too; numbers that are also groups stay numbers."""
-    found = dict.fromkeys(columns.groups, ReadAs.text) | dict.fromkeys(columns.features, ReadAs.any)
-    found |= {columns.clusters: ReadAs.text} if columns.clusters and columns.clusters not in found else {}
-    found |= {columns.time: ReadAs.time} if columns.time else {}
-    found |= {name: ReadAs.number for name in (columns.weights, *(columns.issued or ())) if name}
-    return {**found, columns.target: ReadAs.raw, **dict.fromkeys(_probs(columns, second), ReadAs.number)}
+    types = dict.fromkeys(columns.groups, ReadAs.text) | dict.fromkeys(columns.features, ReadAs.any)
+    types |= {columns.clusters: ReadAs.text} if columns.clusters and columns.clusters not in types else {}
+    types |= {columns.time: ReadAs.time} if columns.time else {}
+    types |= {name: ReadAs.number for name in (columns.weights, *(columns.issued or ())) if name}
+    return {**types, columns.target: ReadAs.raw, **dict.fromkeys(_probs(columns, second), ReadAs.number)}
 
 
 def _probs(columns: JudgedColumns, second: str | None) -> list[str]:
@@ -131,7 +131,7 @@ class HeldPiece(NamedTuple):
     """of their last window"""
     number: int
     ends: Array
-    """of each window; minus infinity where there is none"""
+    """of each window; minus infinity without a window"""
     stream: StreamTable
     trace: Trace
     read: StreamTable
@@ -141,8 +141,8 @@ class HeldPiece(NamedTuple):
 class OutcomeWindows:
     """Rows that are scored when their windows have ended, against the outcome reported, or else silence.
 
-    If reports counted as they come, those of the last windows would count without the silence beside them. Where
-    silence has no meaning, rows count at once.
+    If reports counted as they come, those of the last windows would count without the silence of the same windows.
+    Where silence has no meaning, rows count at once.
     """
 
     def __init__(self, window: float | None = None, silence: float | None = None) -> None:
@@ -248,17 +248,17 @@ def columns_used(roles: Roles, types: Mapping[str, str]) -> dict[str, list[str]]
     {'target': ['sold'], 'groups': ['shop'], 'numbers': ['price'], 'dates': ['day']}
     """
     moments = {role.replace("_", " "): [name] for role, name in roles.moments().items()}
-    found: dict[str, list[str]] = {
+    used: dict[str, list[str]] = {
         "target": [roles.target] if roles.target else [],
         **moments,
         "id": [roles.id] if roles.id else [],
     }
-    found |= {"score": [*roles.scores], "groups": [*roles.groups], "numbers": [], "categories": [], "dates": []}
+    used |= {"score": [*roles.scores], "groups": [*roles.groups], "numbers": [], "categories": [], "dates": []}
     for name, noted in types.items():
         kind = {ReadAs.number: "numbers", ReadAs.time: "dates"}.get(kind_of(noted), "categories")
         if name not in roles.groups and name not in roles.scores:
-            found[kind].append(name)
-    return {role: names for role, names in found.items() if names}
+            used[kind].append(name)
+    return {role: names for role, names in used.items() if names}
 
 
 def scores_of(column: Any, name: str, kind: str, first: int) -> Array:
@@ -293,7 +293,7 @@ ONE_VALUE = "one value"
 
 
 class ColumnDoubts(NamedTuple):
-    """Columns that look as if they should not be used: leaks with a sentence each, what says nothing, and dates."""
+    """Columns that should probably not be used: leaks with a sentence each, columns without information, and dates."""
 
     leaks: dict[str, str]
     unused: dict[str, str]
@@ -304,9 +304,9 @@ class ColumnDoubts(NamedTuple):
     def of(cls, table: pa.Table, y: Array, named: Collection[str] = ()) -> "ColumnDoubts":
         """Examine each column by itself; those `named` in an option are not left out."""
         unused = unused_columns(table, named)
-        found = {name: _leak(name, table[name], y) for name in table.column_names if name not in unused}
+        leaks = {name: _leak(name, table[name], y) for name in table.column_names if name not in unused}
         dates = [name for name in table.column_names if pa.types.is_temporal(table[name].type)]
-        return cls({name: text for name, text in found.items() if text}, unused, dates)
+        return cls({name: text for name, text in leaks.items() if text}, unused, dates)
 
 
 def unused_columns(table: pa.Table, named: Collection[str] = (), is_whole: bool = True) -> dict[str, str]:
@@ -319,8 +319,8 @@ def unused_columns(table: pa.Table, named: Collection[str] = (), is_whole: bool 
     >>> unused_columns(pa.table({"land": ["DE"] * 200, "order": [f"o-{k}" for k in range(200)], "x": [1, 2] * 100}))
     {'land': 'one value', 'order': 'an id'}
     """
-    found = {name: _looks_like(name, _plain(table[name])) for name in table.column_names if name not in named}
-    return {name: like for name, like in found.items() if like and (is_whole or like != ONE_VALUE)}
+    likes = {name: _looks_like(name, _countable(table[name])) for name in table.column_names if name not in named}
+    return {name: like for name, like in likes.items() if like and (is_whole or like != ONE_VALUE)}
 
 
 def _spelt_as_text(column: pa.ChunkedArray) -> str:
@@ -340,7 +340,7 @@ def _looks_like(name: str, column: pa.ChunkedArray) -> str:
     return spelt or ("free text" if is_free else "an id" if is_id else "")
 
 
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _countable(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return a column in a type whose values Arrow counts: categories as their values, lists as texts."""
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if pa.types.is_nested(kind):
@@ -353,7 +353,7 @@ def _is_constant(column: pa.ChunkedArray) -> bool:
 
 
 def is_free_text(column: pa.ChunkedArray) -> bool:
-    """Tell whether a column holds sentences: texts of several words, most of them different."""
+    """Return whether a column holds sentences: texts of several words, most of them different."""
     known = len(column) - column.null_count
     if known < FEWEST_IDS or not is_text(column.type):
         return False
@@ -362,7 +362,7 @@ def is_free_text(column: pa.ChunkedArray) -> bool:
 
 
 def looks_like_id(name: str, column: pa.ChunkedArray) -> bool:
-    """Tell whether a column names rows: texts that hardly repeat, or whole numbers that count them or are called id.
+    """Return whether a column names rows: texts that hardly repeat, or whole numbers that count them or are called id.
 
     Examples
     --------
@@ -385,7 +385,7 @@ def looks_like_id(name: str, column: pa.ChunkedArray) -> bool:
 
 
 def _counts_rows(values: Integers) -> bool:
-    """Tell whether distinct whole numbers rise with the rows or leave few gaps, unlike counts of other things."""
+    """Return whether distinct whole numbers rise with the rows or leave few gaps, unlike counts of other things."""
     return bool((np.diff(values) > 0).all() or int(values.max()) - int(values.min()) < 2 * len(values))
 
 
@@ -444,8 +444,8 @@ def _codes(column: pa.ChunkedArray) -> tuple[Integers, Callable[[int], str]]:
         return codes.astype(np.int64), lambda k: "missing" if k == 0 else _range(edges, k - 1)
     coded = pc.dictionary_encode(column.cast(pa.string())).combine_chunks()
     names = coded.dictionary.to_pylist()
-    found = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64) + 1
-    return found, lambda k: "missing" if k == 0 else repr(names[k - 1])
+    positions = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64) + 1
+    return positions, lambda k: "missing" if k == 0 else repr(names[k - 1])
 
 
 def _range(edges: Array, place: int) -> str:

@@ -28,7 +28,7 @@ from swapcal.tables.outcomes import (
 )
 from swapcal.tables.sources import InputError
 
-VALUE = "\0"  # stands for the value in a reason; no column's quoted name contains it
+VALUE = "\0"  # placeholder of the value in a reason; no column's quoted name contains it
 NUMBERED = ("rows", "y", "time", "label_time", "matures")
 
 
@@ -121,7 +121,7 @@ class Bad:
             self.reasons["wrong number of fields"] = self.ragged
 
     def mark(self, wrong: Flags, reason: str, example: Callable[[int], str]) -> None:
-        """Drop rows, remembering the first of them; `example` tells what a row gives, in the place of VALUE."""
+        """Drop rows, keeping the number of the first; `example` returns a row's value, for the place of VALUE."""
         fresh = wrong & self.keep & ~self.spared
         if not fresh.any():
             return
@@ -157,7 +157,7 @@ class StreamTable:
     """which of time, label_time and matures are dates"""
 
     def moments(self, name: str) -> Any:
-        """Return times as they were given: numbers as numbers, dates as dates; None if there are none."""
+        """Return times as they were given: numbers as numbers, dates as dates; None if there are no times."""
         times = getattr(self, name)
         if times is None or not self.dated.get(name):
             return times
@@ -188,7 +188,7 @@ class StreamTable:
         return replace(self, features=features, ids=ids, shown=shown, **columns)
 
     def labelled(self, target: str, run: Run) -> "StreamTable":
-        """Return the rows with an outcome, and say how many there are without; there must be both kinds."""
+        """Return the rows with an outcome; print how many have none. Raises InputError unless both kinds occur."""
         known = ~np.isnan(self.y)
         y = self.y[known]
         if len(y) < 2 or y.min() == y.max():
@@ -221,7 +221,7 @@ class StreamReader:
         taken: Callable[[Any], bool] | None = None,
         outcomes_only: bool = False,
     ) -> None:
-        """`taken` tells whether an id had a row before those of the last piece: with `skip`, each id has one row.
+        """`taken` returns whether an id had a row before those of the last piece: with `skip`, each id has one row.
 
         With `outcomes_only` rows without an outcome are left out later, and may hold anything.
         """
@@ -332,7 +332,7 @@ class StreamReader:
         return first.joined(*others)
 
     def say_skipped(self, run: Run) -> None:
-        """Say how many rows were left out, and why."""
+        """Print how many rows were left out, and why."""
         for reason, count in self.skipped.items():
             run.say(f"skipped {count:,} of {self.seen:,} rows ({count / self.seen:.1%}): {reason}", "yellow")
 

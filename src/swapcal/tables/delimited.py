@@ -348,8 +348,8 @@ def titles(records: Sequence[Sequence[str]]) -> int:
     if not above or above + 1 == len(records) or len(records[above + 1]) != len(records[above]):
         return 0
     names = [name for name in records[above] if name.strip()]
-    found = Sample.of(names)
-    return above if len(set(names)) == len(names) and not found.numbers and not found.dates else 0
+    sample = Sample.of(names)
+    return above if len(set(names)) == len(names) and not sample.numbers and not sample.dates else 0
 
 
 def _header(text: str, delimiter: str, *, titled: bool) -> tuple[list[str], bytes, int]:

@@ -192,7 +192,7 @@ class ColumnTypes:
 
     def _is_spelt(self, column: Any) -> bool:
         """Return whether some numbers are others, or none, in the default spelling: 1.234 may be a thousand."""
-        for some in (column.slice(0, FEW), column):  # most often the first rows tell
+        for some in (column.slice(0, FEW), column):  # most often the first rows suffice
             (usual, _), (own, wrong) = parsed(some, Dialect()), parsed(some, self._dialect)
             if (~wrong & ~np.isnan(own) & (usual != own)).any():
                 return True
