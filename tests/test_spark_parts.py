@@ -247,7 +247,7 @@ def test_what_is_kept_goes_on_from_memory_or_from_the_store(
     assert (len(by_heart.rows) > 0) == (most > 0)
     assert (len(always.rows) > 0) == (read > 0), "what must be read anyway is written as a whole, if there is much"
     monkeypatch.setattr(forecasting, "BESIDE", {})
-    states = [keeper(store, 0, remember)._found().keyed.live.to_state() for store in memories]
+    states = [keeper(store, 0, remember)._state().keyed.live.to_state() for store in memories]
     assert (states[0].arrays["labelled.y"].size > 0) == remember
     for name, array in states[0].arrays.items():
         for other in states[1:]:
@@ -368,7 +368,7 @@ def test_a_stamp_tells_the_clock(no_memory: None, monkeypatch: pytest.MonkeyPatc
     settled = batch[batch["y"].notna()].iloc[[0]].assign(price=np.nan, colour=None)
     settled[TIME] = batch[TIME].max() + 1e6
     played(keeper(store, 8), settled)
-    assert keeper(before, 8)._found().keyed.clock == before.values["live"][1] == batch[TIME].max()
+    assert keeper(before, 8)._state().keyed.clock == before.values["live"][1] == batch[TIME].max()
 
 
 def test_keys_with_one_history_share_no_live(no_memory: None) -> None:
