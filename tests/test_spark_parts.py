@@ -399,7 +399,7 @@ def test_a_key_whose_rows_cannot_be_played_is_not_kept(no_memory: None, monkeypa
         played(keeper(store, 8), batch)
     before, expected = copy.deepcopy(store), answers_from(store, False, batches[2])
     with monkeypatch.context() as patch:
-        patch.setattr(Keyed, "_tell", lambda *_: 1 / 0)  # when it has learned already
+        patch.setattr(Keyed, "_add_learned", lambda *_: 1 / 0)  # when it has learned already
         with pytest.raises(ZeroDivisionError):
             played(keeper(store, 8), batches[2])
     assert (store.values, store.rows) == (before.values, before.rows)
