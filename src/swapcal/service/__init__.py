@@ -18,7 +18,7 @@ __all__ = ["ApiError", "HostedForecaster", "Limits", "Server", "Settings", "Stor
 _HOME = {
     "Worker": "worker",
     "Limits": "settings",
-    "ApiError": "api_error",
+    "ApiError": "settings",
     "Server": "server",
     "Settings": "settings",
     "Store": "store",
