@@ -11,6 +11,10 @@ with their records. River's peer is a standardised and one-hot encoded logistic 
 records which wait for their outcome, pickled between micro-batches. Told are the whole stream, and what comes after the
 first micro-batch, in which keys are new and workers start.
 
+Many keys: the same columns, outcomes with their records, two micro-batches of three records of each key, the small
+`Live`; each contender plays the stream once. Told are the state of a key in the store's files, and the most memory that
+all processes had together. 100,000 keys: ``--only many-keys --keys 100000 --alone --master "local[2]"``.
+
 Spark SQL computes per level Σ1, Σp, Σy, g = Σ(y − p)x and the
 upper triangles of G = Σxxᵀ and H = Σp(1 − p)xxᵀ: the sums the audit keeps, of features as they are. The audit also
 standardises the features, which is a pass of its own, fingerprints the rows, keeps its sample and the fine histogram.
@@ -19,12 +23,13 @@ standardises the features, which is a pass of its own, fingerprints the rows, ke
 import argparse
 import os
 import pickle
-import resource
 import sys
 import tempfile
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
@@ -39,14 +44,30 @@ from pyspark.sql.streaming import StatefulProcessor
 
 from swapcal import SwapClassifier
 from swapcal.adapters.spark import audit, forecast, score
-from swapcal.adapters.spark.forecasting import ROCKSDB, STORE, Kept
-from swapcal.adapters.spark.keyed import TIME, EventRoles
+from swapcal.adapters.spark.forecasting import ROCKSDB, STORE
 
-KEYS, PER_KEY, TRIGGERS, ROUNDS = 40, 500, 4, 3
+ROUNDS, BESIDE = 3, 40
 NUMBERS, CATEGORIES = [f"x{j}" for j in range(9)], {"c0": 3, "c1": 7, "c2": 12, "c3": 30}
 LATE = (500, 1000)
+CONTENDERS = RIVER, FULL, SMALL, NONE = (
+    "river, scaled and one-hot LogisticRegression",
+    "swapcal",
+    "swapcal, small",
+    "no model, a kilobyte of state",
+)
 ANSWER = "key bigint, id bigint, p double"
-TICKS = os.sysconf("SC_CLK_TCK")
+TICKS, PAGE = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
+
+
+class Shape(NamedTuple):
+    """A keyed stream: in each micro-batch so many records of each key."""
+
+    keys: int
+    per_key: int
+    triggers: int
+
+
+USUAL = Shape(keys=40, per_key=500, triggers=4)
 
 
 class Spent(NamedTuple):
@@ -59,21 +80,44 @@ class Spent(NamedTuple):
         return Spent(self.clock - start.clock, self.processors - start.processors)
 
 
-def now() -> Spent:
-    """Return the clock, and what this process and all below it have used so far."""
-    parents, used = {}, {}
+def family() -> dict[int, list[str]]:
+    """Return what the system tells of this process and of all below it."""
+    told: dict[int, list[str]] = {}
     for entry in Path("/proc").iterdir():
         try:
             fields = (entry / "stat").read_text().rpartition(")")[2].split() if entry.name.isdigit() else []
         except OSError:  # it ended while we looked
             continue
         if fields:
-            parents[int(entry.name)] = int(fields[1])
-            used[int(entry.name)] = sum(map(int, fields[11:15])) / TICKS  # its own, and of children that ended
+            told[int(entry.name)] = fields
     own = {os.getpid()}
-    while below := {child for child, parent in parents.items() if parent in own and child not in own}:
+    while below := {child for child, fields in told.items() if int(fields[1]) in own and child not in own}:
         own |= below
-    return Spent(time.perf_counter(), sum(used.get(process, 0.0) for process in own))
+    return {process: told[process] for process in own if process in told}
+
+
+def now() -> Spent:
+    """Return the clock, and the processor time of this process and of all below it so far."""
+    used = sum(sum(map(int, fields[11:15])) for fields in family().values())  # their own, and of children that ended
+    return Spent(time.perf_counter(), used / TICKS)
+
+
+@contextmanager
+def most_memory() -> Iterator[list[int]]:
+    """Keep the most bytes that all processes had together, looked at every second; shared pages count for each."""
+    most, ended = [0], threading.Event()
+
+    def look() -> None:
+        while not ended.wait(1.0):
+            most[0] = max(most[0], PAGE * sum(int(fields[21]) for fields in family().values()))
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        yield most
+    finally:
+        ended.set()
+        looking.join()
 
 
 def session(folder: Path, master: str) -> Any:
@@ -90,6 +134,7 @@ def session(folder: Path, master: str) -> Any:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.log.level": "ERROR",
+        "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
         STORE: ROCKSDB,
     }
     builder = SparkSession.builder.master(master).appName("swapcal benchmark")
@@ -98,18 +143,29 @@ def session(folder: Path, master: str) -> Any:
     return builder.getOrCreate()
 
 
+class Played(NamedTuple):
+    """A stream: the moment after its first micro-batch, and what the state store then kept."""
+
+    first: Spent
+    keys: int
+    nbytes: int
+
+
 class Timed(NamedTuple):
     """What a contender spent on all rows, and on those after its first micro-batch."""
 
     whole: Spent
     steady: Spent | None = None
+    played: Played | None = None
 
 
 def timed(work: Callable[[], Any]) -> Timed:
     start = now()
-    first = work()
+    played = work()
     end = now()
-    return Timed(end.since(start), end.since(first) if isinstance(first, Spent) else None)
+    if isinstance(played, Played):
+        return Timed(end.since(start), end.since(played.first), played)
+    return Timed(end.since(start))
 
 
 def table(rows: int, features: int) -> pa.Table:
@@ -198,15 +254,15 @@ class NoModel(StatefulProcessor):
         pass
 
 
-def events(late: bool) -> pd.DataFrame:
+def events(shape: Shape, late: bool) -> pd.DataFrame:
     """Return rows of a keyed stream in order of time, whose unit is one record of every key."""
-    rng, n = np.random.default_rng(0), KEYS * PER_KEY * TRIGGERS
+    rng, n = np.random.default_rng(0), shape.keys * shape.per_key * shape.triggers
     records = pd.DataFrame(rng.standard_normal((n, len(NUMBERS))), columns=NUMBERS)
     for name, size in CATEGORIES.items():
         records[name] = np.array([f"{name} {k}" for k in range(size)], object)[rng.integers(0, size, n)]
     chance = 1.0 / (1.0 + np.exp(0.5 - records["x0"] - 0.5 * records["x1"] - (records["c0"] == "c0 1")))
     number = np.arange(n)
-    records = records.assign(key=number % KEYS, id=number, at=(number // KEYS).astype(float))
+    records = records.assign(key=number % shape.keys, id=number, at=(number // shape.keys).astype(float))
     y = (rng.random(n) < chance).astype(float)
     if not late:
         return records.assign(y=y)
@@ -215,19 +271,25 @@ def events(late: bool) -> pd.DataFrame:
     return pd.concat([records, outcomes]).sort_values("at", kind="stable")
 
 
-def keyed(spark: Any, folder: Path, late: bool) -> None:
-    rows = events(late)
-    rows = rows[rows["at"] < TRIGGERS * PER_KEY]
-    folder = folder / ("late" if late else "at once")
+def keyed(
+    spark: Any,
+    folder: Path,
+    late: bool,
+    shape: Shape = USUAL,
+    names: tuple[str, ...] = CONTENDERS,
+    rounds: int = ROUNDS,
+) -> None:
+    rows = events(shape, late)
+    rows = rows[rows["at"] < shape.triggers * shape.per_key]
+    folder = folder / f"{shape.keys} keys, {'late' if late else 'at once'}"
     (folder / "events").mkdir(parents=True)
-    for number, part in rows.groupby((rows["at"] // PER_KEY).astype(int)):
+    for number, part in rows.groupby((rows["at"] // shape.per_key).astype(int)):
         path = folder / "events" / f"{number}.parquet"
         papq.write_table(pa.Table.from_pandas(part, preserve_index=False), path)
         os.utime(path, (1e9 + number, 1e9 + number))  # files are read in this order
     schema = spark.read.parquet(str(folder / "events")).schema
 
-    def run(answers: Callable[[Any], Any]) -> Spent:
-        """Answer the stream; return the moment after the first micro-batch."""
+    def run(answers: Callable[[Any], Any]) -> Played:
         stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder / "events"))
         with tempfile.TemporaryDirectory(dir=folder) as checkpoint:
             writing = answers(stream).writeStream.format("noop").option("checkpointLocation", checkpoint)
@@ -236,7 +298,8 @@ def keyed(spark: Any, folder: Path, late: bool) -> None:
                 time.sleep(0.02)
             first = now()
             query.awaitTermination()
-        return first
+            kept = query.lastProgress["stateOperators"][0]
+        return Played(first, shape.keys, int(kept["customMetrics"]["rocksdbSstFileSize"]))
 
     def river(stream: Any) -> Any:
         return stream.groupBy("key").transformWithStateInPandas(RiverModels(), ANSWER, "append", "none")
@@ -245,80 +308,22 @@ def keyed(spark: Any, folder: Path, late: bool) -> None:
         return stream.groupBy("key").transformWithStateInPandas(NoModel(), ANSWER, "append", "none")
 
     def swapcal(stream: Any, size: str) -> Any:
-        return forecast(stream, key="key", id="id", target="y", time="at", beside=KEYS, size=size)
+        return forecast(stream, key="key", id="id", target="y", time="at", beside=min(shape.keys, BESIDE), size=size)
 
+    contenders = {
+        RIVER: lambda: run(river),
+        FULL: lambda: run(lambda stream: swapcal(stream, "full")),
+        SMALL: lambda: run(lambda stream: swapcal(stream, "small")),
+        NONE: lambda: run(nothing),
+    }
+    outcomes = "late" if late else "at once"
     contest(
-        f"keyed forecasts: {len(rows):,} rows of 13 columns, outcomes {'late' if late else 'at once'}, {KEYS} keys",
+        f"keyed forecasts: {len(rows):,} rows of 13 columns, outcomes {outcomes}, {shape.keys:,} keys",
         len(rows),
-        {
-            "river, scaled and one-hot LogisticRegression": lambda: run(river),
-            "swapcal, keys in the workers' memory": lambda: run(lambda stream: swapcal(stream, "full")),
-            "swapcal, small, keys in the workers' memory": lambda: run(lambda stream: swapcal(stream, "small")),
-            "no model, a kilobyte of state": lambda: run(nothing),
-        },
-        steady=int(np.sum(rows["at"] >= PER_KEY)),
+        {name: contenders[name] for name in names},
+        steady=int(np.sum(rows["at"] >= shape.per_key)),
+        rounds=rounds,
     )
-
-
-class Store:
-    """Stands in for Spark's state store: a value, or a list of them, for each key."""
-
-    def __init__(self) -> None:
-        self.key = 0
-        self.values: dict[tuple[str, int], list[Any]] = {}
-
-    def getValueState(self, name: str, schema: str) -> Any:
-        return Held(self, name)
-
-    def getListState(self, name: str, schema: str) -> Any:
-        return Held(self, name)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all contents."""
-        values = (value for values in self.values.values() for value in values)
-        return sum(len(part) for value in values for part in value if isinstance(part, bytes))
-
-
-class Held(NamedTuple):
-    """One kind of state of the store's present key."""
-
-    store: Store
-    name: str
-
-    def get(self) -> Any:
-        found = self.store.values.get((self.name, self.store.key), [])
-        return iter(found) if self.name == "since" else found[0] if found else None
-
-    def update(self, value: Any) -> None:
-        self.store.values[self.name, self.store.key] = [value]
-
-    def appendValue(self, value: Any) -> None:
-        self.store.values.setdefault((self.name, self.store.key), []).append(value)
-
-    def clear(self) -> None:
-        self.store.values.pop((self.name, self.store.key), None)
-
-
-def many_keys(keys: int, rows: int) -> None:
-    """Tell what a worker spends on very many keys of a few rows each, Spark left out."""
-    store, roles = Store(), EventRoles("id", "y", (*NUMBERS, *CATEGORIES), matures=False, numbered=True)
-    kept, spent = Kept(store, roles, {"size": "small"}, True, 32), 0.0
-    for batch in range(2):
-        for store.key in range(keys):
-            rng = np.random.default_rng([store.key, batch])
-            columns: dict[str, list[Any]] = {name: rng.standard_normal(rows).tolist() for name in NUMBERS}
-            columns |= {name: [f"{name} {k}" for k in rng.integers(0, n, rows)] for name, n in CATEGORIES.items()}
-            columns |= {"id": [f"{batch}{k}" for k in range(rows)], TIME: [float(batch)] * rows}
-            columns["y"] = rng.integers(0, 2, rows).astype(float).tolist()
-            start = time.process_time()
-            kept.play(columns)
-            spent += time.process_time() - start
-        done, memory = (batch + 1) * keys, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-        print(f"{keys:,} keys, {done:,} batches of {rows} rows: {1e3 * spent / done:.1f} ms of processor each")
-        print(
-            f"  {store.nbytes / keys / 1e3:.1f} kB of state a key, at most {memory:,.0f} MB, store included", flush=True
-        )
 
 
 def scores(spark: Any, folder: Path, rows: int, features: int) -> None:
@@ -357,16 +362,22 @@ def _mcgrad(df: Any, small: pd.DataFrame, names: list[str]) -> Callable[[], None
     return lambda: df.mapInArrow(run, "q double").write.format("noop").mode("overwrite").save()
 
 
-def contest(title: str, rows: int, contenders: dict[str, Callable[[], Any]], steady: int = 0) -> None:
-    """Time each in turn; the first is the peer."""
-    for work in contenders.values():
-        work()
-    rounds = [{name: timed(work) for name, work in contenders.items()} for _ in range(ROUNDS)]
-    print(f"{title}; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-    tell(rows, [{name: one.whole for name, one in each.items()} for each in rounds])
+def contest(
+    title: str, rows: int, contenders: dict[str, Callable[[], Any]], steady: int = 0, rounds: int = ROUNDS
+) -> None:
+    """Time each in turn; the first is the peer. If there is one round, the stream is too long for a warm-up."""
+    with most_memory() as most:
+        for work in contenders.values() if rounds > 1 else ():
+            work()
+        found = [{name: timed(work) for name, work in contenders.items()} for _ in range(rounds)]
+    print(f"{title}; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; at most {most[0] / 1e6:,.0f} MB")
+    tell(rows, [{name: one.whole for name, one in each.items()} for each in found])
     if steady:
         print(f"  the {steady:,} rows after the first micro-batch:")
-        tell(steady, [{name: one.steady or one.whole for name, one in each.items()} for each in rounds])
+        tell(steady, [{name: one.steady or one.whole for name, one in each.items()} for each in found])
+    for name, one in found[-1].items():
+        if one.played:
+            print(f"  {name:46}{one.played.nbytes / one.played.keys / 1e3:7.1f} kB of state a key", flush=True)
 
 
 def tell(rows: int, rounds: list[dict[str, Spent]]) -> None:
@@ -386,12 +397,9 @@ def main() -> None:
     parser.add_argument("--master", default="local-cluster[2,1,1024]")
     parser.add_argument("--only", choices=["audit", "keyed", "keyed-at-once", "many-keys", "scores"])
     parser.add_argument("--keys", type=int, default=2_000)
+    parser.add_argument("--alone", action="store_true", help="many keys without river and without no model")
     options = parser.parse_args()
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
-    if options.only in (None, "many-keys"):
-        many_keys(options.keys, rows=3)
-    if options.only == "many-keys":
-        return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         spark = session(folder, options.master)
@@ -401,6 +409,9 @@ def main() -> None:
             keyed(spark, folder, late=True)
         if options.only in (None, "keyed-at-once"):
             keyed(spark, folder, late=False)
+        if options.only in (None, "many-keys"):
+            names = (SMALL,) if options.alone else (RIVER, SMALL, NONE)
+            keyed(spark, folder, False, Shape(options.keys, per_key=3, triggers=2), names, rounds=1)
         if options.only in (None, "scores"):
             scores(spark, folder, options.rows, options.features)
         spark.stop()
