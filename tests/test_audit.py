@@ -252,7 +252,7 @@ def test_pseudo_errors_are_those_of_the_forecasters_certificate():
     assert halved["cal"] == pytest.approx(means["cal"] / 2)
     page = audit.to_html(certificate=certificate.as_dict())
     assert "The levels themselves, as they were drawn, over" in page
-    assert "not about the mean forecasts" in page
+    assert "not of the mean forecasts" in page
     assert "issued" not in audit.to_dict(certificate=certificate.as_dict() | {"issued": None})["forecaster"]
 
 

@@ -334,7 +334,7 @@ def test_refusals(fitted):
         fitted.mean(table)
     with pytest.raises(ValueError, match=r"given 270, expected at least [\d,]+, the number the theorem needs"):
         Model.fit(table, y, scores, settings=FitSettings("multicalibration", epsilon=0.05, correction="none"))
-    with pytest.raises(ValueError, match="expected a target that says which error is meant"):
+    with pytest.raises(ValueError, match="epsilon: given with target"):
         FitSettings(epsilon=0.1)
     for wrong in ({"correction": "linear"}, {"correction": "none", "passes": 2}):
         with pytest.raises(ValueError, match="epsilon: given with correction"):

@@ -60,10 +60,12 @@ class Writable:
 
 
 def writable(value: Any) -> Any:
-    """Return an array, or a tuple of them, as a private copy; other objects unchanged."""
+    """Return an array, or a tuple or list of them, that kernels may write to, copied if need be; others unchanged."""
     if isinstance(value, np.ndarray):
         is_writable = type(value) is np.ndarray and value.flags.carray
         return value if is_writable else np.array(value, order="C")
     if isinstance(value, tuple):
         return type(value)(*map(writable, value)) if hasattr(value, "_fields") else tuple(map(writable, value))
+    if isinstance(value, list) and all(isinstance(part, np.ndarray) for part in value):
+        return [*map(writable, value)]
     return value
