@@ -34,6 +34,10 @@ def killed_again_and_again(store: str, kills: int, **settings: Any) -> None:
     load.check()
     assert min(len(load.issued), len(load.outcomes)) > kills, "hardly anything happened between the kills"
     with Client(served.url) as client:
+        if settings:  # reports of the load may all come before their windows end; this one cannot
+            client.forecast(NAME, {"shop": "a", "price": 0.0}, "reported late")
+            time.sleep(3.0)
+            client.outcome(NAME, "reported late", 1.0)
         status = client.status(NAME)
     assert served.stop() == 0
     outcomes = load.check_log(store)
