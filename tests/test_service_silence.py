@@ -13,10 +13,9 @@ import numpy as np
 from swapcal.service import events, worker
 from swapcal.service.events import OUTCOME, SETTLED, SILENCE
 from swapcal.service.history import replay
-from swapcal.service.messages import ForecastIn
 from swapcal.service.queue import Ask
 from swapcal.service.settings import ApiError, Settings
-from swapcal.service.snapshots import Still, recover
+from swapcal.service.snapshots import recover
 from swapcal.service.store import open_store
 from tests.memory_store import MemoryStore
 from tests.service_worker import Clock, Hand, assert_follows_from_log, bits, row
@@ -256,19 +255,3 @@ def test_the_clock_goes_on_at_the_same_forecast_however_they_are_batched(setting
         assert_follows_from_log(shop)
         moments.append([shop.hosted.latest, *map(shop.hosted.live.issued_at, shop.hosted.accepted)])
     assert all(each == moments[0] for each in moments)
-
-
-def test_an_id_that_is_open_but_pruned_from_the_log_is_answered_alike_however_rows_are_batched():
-    """Its outcome is known, so pruning may take it; that is held until a row before it in the batch moves the clock."""
-    states = []
-    for cut in (0, 1):
-        shop = hand(silence=None)
-        shop.forecast("a", {"city": "Rome"})
-        shop.outcome("a", 1.0)
-        shop.clock.now += 2 * WINDOW
-        rows = [ForecastIn(id, msgspec.Raw(b'{"city":"Rome"}')) for id in ("b", "a")]
-        for some in (rows[:cut], rows[cut:]):
-            if some:
-                shop.hosted.forecast(some, shop.clock.now)
-        states.append(Still(shop.hosted).digest())
-    assert states[0] == states[1]

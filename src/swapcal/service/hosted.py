@@ -301,18 +301,13 @@ class HostedForecaster:
         """Split rows where forecasts with a time follow forecasts without: the learner takes either, not both.
 
         Where the clock waits at a window's end (`_present`) and open forecasts make room for others, each row stands
-        alone: once the forecast of that window is gone the clock goes on, at the same row however rows are batched. So
-        does a row whose id is open although the log no longer knows it (it is pruned once its outcome is known, which
-        may still be held): the rows before may be what its outcome was waiting for.
+        alone: once the forecast of that window is gone the clock goes on, at the same row however rows are batched.
         """
         for _, same in itertools.groupby(rows, lambda row: row.time is None and row.matures is None):
             run = [*same]
             waits = self.clock == SERVICE and self._present(now) < now
             full = len(self.accepted) + len(run) > self.settings.max_open
-            if (waits and full) or any(row.id in self.accepted for row in run):
-                yield from ([row] for row in run)
-            else:
-                yield run
+            yield from [[row] for row in run] if waits and full else [run]
 
     def _issued(self, rows: list[ForecastIn], now: float) -> "list[ForecastBody | Exception]":
         if len(rows) > 1:
