@@ -11,9 +11,14 @@ from contextlib import closing
 
 from swapcal.cli import BAD_INPUT
 from swapcal.cli.store import NOT_CONFIRMED, backup, prune, replay
+from swapcal.service.events import MADE, Event, encoded
 from swapcal.service.history import all_but, older_than, seconds, withdraw
-from swapcal.service.snapshots import recover
+from swapcal.service.hosted import fresh_forecaster
+from swapcal.service.messages import OutcomeRowIn
+from swapcal.service.settings import Settings
+from swapcal.service.snapshots import Still, recover
 from swapcal.service.store import open_store
+from tests import service_worker
 from tests.commands import runner
 from tests.memory_store import MemoryStore
 from tests.service_log import record, write_log
@@ -101,6 +106,24 @@ def test_what_has_an_outcome_or_stays_in_the_log_is_not_given_up():
     assert hand.outcome("held", 1.0).state == "held"
     assert withdraw(hand.store, "shop", 4) == 1
     assert {*recover(hand.store, "shop").hosted.accepted} == {"held", "edge"}
+
+
+def test_an_id_that_comes_again_while_its_pruned_outcome_is_held_is_replayed_like_any_other():
+    rows = [service_worker.row(id, {"price": price}) for id, price in (("a", 1.0), ("b", 2.0), ("a", 1.0))]
+    held = [OutcomeRowIn("a", 1.0)]
+
+    def played(*parts, settings):
+        hosted = fresh_forecaster(Event("shop", 1, MADE, "", 0.0, encoded(Settings(name="shop", **settings))))
+        hosted.forecast(rows[:1], 0.0)
+        if "matures" in settings:
+            hosted.outcome(held, 1.0)
+        answers = [answer for part in parts for answer in hosted.forecast([*part], 100.0)]
+        return answers, Still(hosted).digest()
+
+    for settings in ({"matures": 20.0}, {"max_open": 1}):  # "b" lets the first "a" be learned, or expire
+        together = played(rows[1:], settings=settings)
+        assert together == played(rows[1:2], rows[2:], settings=settings)
+        assert played(rows[:0:-1], settings=settings) == played(rows[2:], rows[1:2], settings=settings)
 
 
 def test_two_snapshots_stay_usable(path):

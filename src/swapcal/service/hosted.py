@@ -302,12 +302,16 @@ class HostedForecaster:
 
         Where the clock waits at a window's end (`_present`) and open forecasts make room for others, each row stands
         alone: once the forecast of that window is gone the clock goes on, at the same row however rows are batched.
+        Likewise a row begins a new part if its id is open, which it can be only if its events were pruned while its
+        outcome was held: the rows before it may let that fall due, and then it is a new forecast.
         """
         for _, same in itertools.groupby(rows, lambda row: row.time is None and row.matures is None):
             run = [*same]
             waits = self.clock == SERVICE and self._present(now) < now
             full = len(self.accepted) + len(run) > self.settings.max_open
-            yield from [[row] for row in run] if waits and full else [run]
+            alone = waits and full
+            cuts = [k for k, row in enumerate(run) if k and (alone or row.id in self.accepted)]
+            yield from (run[a:b] for a, b in itertools.pairwise([0, *cuts, len(run)]))
 
     def _issued(self, rows: list[ForecastIn], now: float) -> "list[ForecastBody | Exception]":
         if len(rows) > 1:
