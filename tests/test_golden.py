@@ -91,7 +91,8 @@ def text_faults(name: str, found: Flat) -> list[str]:
 def check_interface(recorded: Any, found: Any) -> None:
     lines = api.differences(recorded, found)
     more = [f"… and {len(lines) - MOST_SHOWN} more lines"] if len(lines) > MOST_SHOWN else []
-    assert not lines, "\n".join(["the public interface differs from api.json:", *lines[:MOST_SHOWN], *more])
+    heading = "the public interface differs from api.json, which `make golden PARTS=api` records anew"
+    assert not lines, "\n".join([f"{heading}:", *lines[:MOST_SHOWN], *more])
 
 
 @pytest.mark.parametrize("name", sorted(CASES))

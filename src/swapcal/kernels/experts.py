@@ -25,10 +25,8 @@ from swapcal.kernels.state import T_MEAN
 # A recalibration curve with a short memory: the recent mean error as a function of the forecast alone.
 #
 # A forecast p becomes p + p(1 - p)(w_1 + w_2 (2p - 1)): one weight moves the middle, the other spreads forecasts or
-# draws
-# them together, and 0 and 1 stay where they are, so that few labels decide little on the ends. The weights are those
-# of a
-# ridge regression of y - p whose past fades.
+# draws them together, and 0 and 1 stay where they are, so that few labels decide little on the ends. The weights are
+# those of a ridge regression of y - p whose past fades.
 
 CURVE = 2
 VARIANCE = 0.1  # of a weight, before any label

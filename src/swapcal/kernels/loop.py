@@ -195,7 +195,11 @@ def split(state: Memory, low: int, high: int) -> None:
 
 @inlined
 def refine(state: Memory, low: int, high: int, charge: float) -> None:
-    """Charge an interval with its rounding loss, and split it once rounding costs more than learning."""
+    """Charge an interval with its rounding loss, and split it once rounding costs more than κ times learning.
+
+    Learning costs the mean of both ends' regret potentials plus the knob FLOOR. `swapcal.bounds.adaptive_levels` bounds
+    how many levels this makes.
+    """
     if state.right[low] != high:
         return
     state.slack[low] += charge

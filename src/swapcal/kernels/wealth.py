@@ -45,8 +45,6 @@ def step(
     return up, down
 
 
-# Wealth of bets against a forecast: products for the lifetime test, Shiryaev–Roberts sums for the change detector.
-#
 # Each group and range of forecasts is a cell of `LANES` bets; a group's cells are the nodes of its tree of ranges, root
 # first, the children of node i being 2i and 2i + 1 when counted from 1.
 

@@ -634,9 +634,10 @@ class Live:
 
         A label that comes before its forecast's maturity is held until then. One that comes after its forecast was
         learned as silence, and differs, is counted in `status().corrections`; then "corrected" is returned. Nothing is
-        unlearned: experts, levels, certificate and monitor keep the silence. An id that was never forecast raises
-        `UnknownIdError`, a label that contradicts an earlier one `ConflictingLabelError`; an id whose forecast has
-        expired raises `ExpiredIdError`, which is an `UnknownIdError`.
+        unlearned: experts, levels, certificate and monitor keep the silence. An id that was not forecast, or
+        not yet, raises `UnknownIdError` (the service keeps such an outcome until its forecast comes), a label that
+        contradicts an earlier one `ConflictingLabelError`; an id whose forecast has expired raises `ExpiredIdError`,
+        which is an `UnknownIdError`.
 
         Parameters
         ----------

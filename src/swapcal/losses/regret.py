@@ -135,8 +135,8 @@ class Regret:
     best: Comparator
     """One comparator for all rows."""
     bound: float | None
-    """Bound from calibration sums alone: Lipschitz(ℓ)·SOmni for a convex loss; None if the loss has per-row
-    parameters or infinite slope, which the theorem does not cover."""
+    """Bound from calibration sums alone: Lipschitz(ℓ)·SOmni for a convex loss; None if the loss is not convex, or has
+    per-row parameters or infinite slope, which the theorem does not cover."""
 
     def __repr__(self) -> str:
         return f"Regret({self.loss.name}: {self._means()})"

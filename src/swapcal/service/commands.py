@@ -71,7 +71,7 @@ class CommandHandler:
                 continue
             waiting[row.id] = k
             if row.id in self.hosted.parked:
-                self._join(rows, waiting, answers)
+                self._issue_and_deliver(rows, waiting, answers)
         self._issue(rows, waiting, answers)
         return answers
 
@@ -123,7 +123,7 @@ class CommandHandler:
         self._write_silence()
         waiting.clear()
 
-    def _join(self, rows: Sequence[ForecastIn], waiting: dict[str, int], answers: list[Any]) -> None:
+    def _issue_and_deliver(self, rows: Sequence[ForecastIn], waiting: dict[str, int], answers: list[Any]) -> None:
         """Issue a forecast whose outcome came early, and deliver that right after, unless it was pruned meanwhile."""
         id, k = [*waiting.items()][-1]
         self._issue(rows, waiting, answers)
@@ -148,7 +148,7 @@ class CommandHandler:
             if row.id in waiting:
                 self._deliver(rows, waiting, answers)
             known = self._outcome_known(row) or self._leap(row) or self._overweight(row)
-            known = known or self._outcome_early(row, waiting, rows, answers)
+            known = known or self._park_or_refuse(row, waiting, rows, answers)
             if known is None:
                 waiting[row.id] = k
             else:
@@ -208,7 +208,7 @@ class CommandHandler:
         for id in silenced:
             self._write(SILENCE, id, OutcomeBody(float(self.hosted.settings.silence or 0)))
 
-    def _outcome_early(
+    def _park_or_refuse(
         self, row: OutcomeRowIn, waiting: dict[str, int], rows: Sequence[OutcomeRowIn], answers: list[Any]
     ) -> "OutcomeOut | ApiError | None":
         """Park an outcome without a forecast, or return its error; None for an outcome to be delivered."""

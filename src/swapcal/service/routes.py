@@ -239,11 +239,11 @@ async def shown(call: Call, given: str) -> ForecastShown:
     """Return everything stored about a forecast."""
     id = id_of(given, call.context.limits.id)
     id_history = await _id_history(call, id)
-    waits, held, explanation = await call.context.ask(call.forecaster, lambda hosted: _standing(hosted, id))
-    return _shown(id, id_history, waits, held, explanation)
+    waits, parked, explanation = await call.context.ask(call.forecaster, lambda hosted: _known_now(hosted, id))
+    return _shown(id, id_history, waits, parked, explanation)
 
 
-def _standing(hosted: HostedForecaster, id: str) -> tuple[bool, bool, Any]:
+def _known_now(hosted: HostedForecaster, id: str) -> tuple[bool, bool, Any]:
     """Return whether a forecast waits, whether its outcome is parked, and its explanation."""
     waits = hosted.live.is_open(id)
     return waits, id in hosted.parked, hosted.explain(id) if waits else None
