@@ -12,7 +12,7 @@ from swapcal import Audit
 from swapcal.audit.evidence import MOST_SMALL, Standstill, _too_long, stretches
 from swapcal.audit.intervals import Null, Window, _overspread, _prices
 from swapcal.audit.null import _flipped
-from swapcal.audit.verdict import ALPHA, COVERED_SHARE
+from swapcal.audit.verdict import ALPHA, COVERED_SHARE, judged
 from swapcal.kernels import tally
 from swapcal.kernels.tally import FLOOR, log_losses
 from swapcal.report import render
@@ -342,3 +342,8 @@ def test_squares_about_a_shift_are_those_of_the_rows():
     sums[0, tally.PREDICTED], sums[0, tally.RESIDUAL] = p.sum(), (y - p).sum()
     sums[0, tally.SQUARED] = ((y - p) ** 2).sum()
     assert _overspread(sums, np.array([shift]))[0] == pytest.approx(((y - p - shift) ** 2).sum())
+
+
+def test_an_error_as_large_as_the_tolerance_is_tolerable():
+    words = [judged(True, *ends, 0.01) for ends in ((0.01, 0.02), (0.01, 0.01), (0.0100001, 0.02))]
+    assert words == ["undecided", "small", "miscalibrated"]

@@ -17,6 +17,7 @@ from swapcal.service.store import Unreadable, open_store
 from tests.memory_store import MemoryStore
 from tests.service_worker import Clock, Hand, assert_follows_from_log, bits, row
 from tests.store_checks import made
+from tests.systems import test_simulate as simulate
 
 ROME, BARI = {"city": "Rome", "price": 3.0}, {"city": "Bari", "price": 4.0}
 
@@ -135,3 +136,10 @@ def test_a_forecaster_whose_claim_is_gone_is_not_written_until_it_is_claimed_aga
     worker.store.ours = True
     worker.worker._regain(now=True)
     assert worker.forecast("b", {"city": "Rome"}).seq == 3
+
+
+@pytest.mark.parametrize("name", simulate.FAULTS)
+def test_what_is_planted_to_see_the_simulator_fail_is_in_the_code(name: str) -> None:
+    """The simulator itself runs with the long tests; a function or line with another name is seen here."""
+    with simulate.planted(*simulate.FAULTS[name]):
+        pass

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from swapcal.service import events, worker
-from swapcal.service.events import OUTCOME, SETTLED, SILENCE
+from swapcal.service.events import FORECAST, OUTCOME, SETTLED, SILENCE
 from swapcal.service.history import replay
 from swapcal.service.queue import Ask
 from swapcal.service.settings import ApiError, Settings
@@ -53,6 +53,18 @@ def test_a_window_that_ends_without_a_report_is_learned_as_silence():
     assert kinds(shop)[-3:] == [SETTLED, SILENCE, SILENCE]
     assert shop.hosted.figures.base_rate() == pytest.approx(1 / 3)
     assert_follows_from_log(shop)
+
+
+def test_a_window_has_not_ended_at_its_end():
+    """A forecast made at that moment learns nothing first; were it overdue, the log would grow at every step."""
+    shop = hand()
+    shop.forecast("a", {"city": "Rome"})
+    shop.clock.now += WINDOW
+    assert not shop.worker._settle_windows()
+    assert kinds(shop)[-1] == FORECAST
+    shop.clock.now += 0.001
+    settle(shop)
+    assert kinds(shop)[-2:] == [SETTLED, SILENCE]
 
 
 def test_few_windows_end_between_batches_while_requests_come(monkeypatch: pytest.MonkeyPatch):

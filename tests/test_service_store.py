@@ -13,7 +13,7 @@ pytest.importorskip("apsw")
 import apsw
 
 from swapcal.service.events import Event
-from swapcal.service.sql import PASSED, REMOVE_IDS, REMOVE_SETTLED, SETTLED, Pool
+from swapcal.service.sql import PASSED, REMOVE_IDS, REMOVE_SETTLED, SETTLED, Pool, TokenRow
 from swapcal.service.store import Conflict, Occupied, Unavailable, Unreadable, open_store
 from tests.store_checks import StoreChecks, forecast, made
 
@@ -266,3 +266,30 @@ def test_after_a_failure_the_connections_that_are_free_are_closed_too() -> None:
     assert closed == [0, 1]
     with pool.lent() as fresh:
         assert fresh == 2
+
+
+def test_threads_that_write_take_turns(path):
+    """The learner commits and another thread writes snapshots, on the one connection that writes."""
+    store = open_store(path, learner=True, create=True)
+    store.append([made("a")])
+    done = threading.Event()
+    wrong: list[BaseException] = []
+
+    def write() -> None:
+        try:
+            store.keep_token(TokenRow("t", b"", "read", 0.0, None))
+        except BaseException as error:
+            wrong.append(error)
+        done.set()
+
+    def work(writer):
+        other.start()
+        writer.execute("UPDATE meta SET value = value")
+        return done.wait(0.3)
+
+    other = threading.Thread(target=write)
+    assert not store._transaction(work), "it did not wait"
+    other.join()
+    assert not wrong
+    assert [token.name for token in store.tokens()] == ["t"]
+    store.close()

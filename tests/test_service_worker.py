@@ -795,6 +795,14 @@ def test_the_longest_wait_and_the_ends_of_periods_stay() -> None:
     ]
 
 
+def test_a_delay_at_the_edge_of_a_bin_is_below_it() -> None:
+    """Prometheus counts delays up to and with an edge."""
+    figures = Figures(("blend",))
+    for seconds in (0.0, 1.0, 1.001, 60.0, 3e6):
+        figures.wait(seconds)
+    assert figures.delays == [2.0, 1.0, 1.0, *6 * [0.0], 1.0]
+
+
 def test_a_log_may_lack_declared_columns_and_a_request_may_not() -> None:
     worker = hand()
     worker.forecast("a", ROME)

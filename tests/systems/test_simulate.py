@@ -87,7 +87,7 @@ FAULTS = {
         "if (y, weight) == (row.y, row.weight):",
         "if True:",
     ),
-    "early outcomes are not joined": (CommandHandler, "_join", "parked=True", "parked=False"),
+    "early outcomes are not joined": (CommandHandler, "_issue_and_deliver", "parked=True", "parked=False"),
     "an outcome is learned before its maturity": (
         hosted.HostedForecaster,
         "_window_end",
