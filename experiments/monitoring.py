@@ -23,8 +23,8 @@ import monitoring_peers as peers
 import monitoring_streams as streams
 from rates.figure import Panel, PlottedLine, figure
 from swapcal import Monitor
-from swapcal.kernels.wealth import CHANGE_AT, LIFE_AT
-from swapcal.monitor import e_bh, state
+from swapcal.kernels.wealth import LIFE_AT
+from swapcal.monitor import Alarm, e_bh, state
 
 Array = NDArray[np.float64]
 
@@ -96,11 +96,16 @@ def watched(stream: streams.Stream, tolerance: float, ranges: bool = True, run_l
     return monitor.add(stream.records, stream.p, stream.y)
 
 
+def change_alarms(monitor: Monitor) -> list[Alarm]:
+    """Return all change alarms in the order in which they were raised, those that have ended too."""
+    return [alarm for alarm in monitor.log() if alarm.kind == "change"]
+
+
 def first_alarms(monitor: Monitor) -> tuple[float, float]:
     """Rows of the first change alarm and of the first lifetime alarm."""
     notes = monitor._bets.live_bet_state().notes
-    earliest = [np.nanmin(np.append(notes[:, at : at + 2], np.inf)) for at in (CHANGE_AT, LIFE_AT)]
-    return float(earliest[0]), float(earliest[1])
+    changes = [float(alarm.raised) for alarm in change_alarms(monitor)]
+    return min(changes, default=np.inf), float(np.nanmin(np.append(notes[:, LIFE_AT : LIFE_AT + 2], np.inf)))
 
 
 def false_alarms(design: Design, runs: int, shorten: int) -> dict[str, Any]:
@@ -152,10 +157,8 @@ def one_delay(seed: int, rows: int, at: int, gap: float, share: float, slow: boo
     settings = {METHODS[0]: (0.0, True), METHODS[1]: (0.0, False), METHODS[2]: (0.01, True)}
     for name, (tolerance, ranges) in settings.items():
         monitor = watched(stream, tolerance, ranges)
-        alarms = [alarm for alarm in monitor.alarms() if alarm.kind == "change"]
-        first = first_alarms(monitor)[0]
-        named = min(alarms, key=lambda alarm: alarm.raised).group == "g0 = 99" if alarms else False
-        found[name] = (first, named)
+        alarms = change_alarms(monitor)
+        found[name] = (float(alarms[0].raised), alarms[0].group == "g0 = 99") if alarms else (np.inf, False)
     found["CUSUM, tuned"] = (peers.cusum(stream, RUN_LENGTH), True)
     if slow:
         budget = RUN_LENGTH * 2 * (streams.COLUMNS + 1)
@@ -272,7 +275,7 @@ def together(runs: int, shorten: int) -> dict[str, Any]:
             for given, own in ((settings, weights), ({}, None)):
                 monitor = Monitor(["g"], tolerance=0.0, alpha=ALPHA, run_length=RUN_LENGTH, **given)
                 monitor.add(stream.records, stream.p, stream.y, weights=own)
-                found.append((monitor.test().rejected, any(alarm.kind == "change" for alarm in monitor.log())))
+                found.append((monitor.test().rejected, bool(change_alarms(monitor))))
             counts += [found[0][0], found[1][0], found[0][1], found[1][1]]
         rows.append(f"| {name} | " + " | ".join(f"{100 * count / runs:.1f} %" for count in counts) + " |")
         print(rows[-1], flush=True)
