@@ -185,7 +185,7 @@ def today(root: Path = ROOT) -> Stamp:
     commit, dirt = git("rev-parse", "--short", "HEAD", root=root), git("status", "--porcelain", "--", "src", root=root)
     if commit is None or dirt:
         raise SystemExit("src: given changes that are not committed, or no repository; expected a commit to measure")
-    version = re.search(r'"([^"]+)"', (root / "src/swapcal/version.py").read_text(encoding="utf-8"))
+    version = re.search(r'^__version__ = "([^"]+)"', (root / "src/swapcal/version.py").read_text("utf-8"), re.MULTILINE)
     assert version is not None
     return Stamp(version[1], commit, datetime.now(UTC).date().isoformat())
 

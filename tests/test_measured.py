@@ -55,7 +55,7 @@ def repository(tmp_path, monkeypatch):
         "hand": Page((("make", "hand"),), ("src/one",), by_hand=True),
     }
     monkeypatch.setattr(measured, "PAGES", pages)
-    commit("src/swapcal/version.py", '__version__ = "9.1"\n')
+    commit("src/swapcal/version.py", '"""The release."""\n\n__version__ = "9.1"\n')
     commit("src/one/a.py", "1")
     commit("src/two/b.py", "1")
     for name in pages:
