@@ -60,7 +60,6 @@ from swapcal.live.validation import (
     label_column,
     listed_ids,
     of_fresh,
-    read_count,
     read_limits,
     read_maturity,
     read_patience,
@@ -695,7 +694,7 @@ class Live:
         event_times = read_event_times(self._open_forecasts, alone(time), None, alone(time), 1)
         if event_times.time is None:
             raise ValueError("time: given none, expected the present")
-        limit = sys.maxsize if most is None else read_count("most", most)
+        limit = sys.maxsize if most is None else _validate.count("most", most)
         self._open_forecasts.keep_calendar(event_times.dated)
         learned = self._scheduler.settle(float(event_times.time[0]), limit)
         self._open_forecasts.clock = min(float(event_times.time[0]), self.next_due())

@@ -199,9 +199,9 @@ class Refit:
         if not 1.0 < growth < math.inf:
             raise ValueError(f"growth: given {growth!r}, expected a number above 1")
         self.estimator = estimator
-        self.first = _validate.dimension(first)
+        self.first = _validate.count("first", first)
         self.growth = float(growth)
-        self.last = None if last is None else _validate.dimension(last)
+        self.last = None if last is None else _validate.count("last", last)
         self.background = background
         self._matrix = Matrix(self.last)
         self._y: list[float] = []

@@ -153,14 +153,14 @@ def read_maturity(matures: Any, silence: Any, burst: Any, span: Span = UNIT) -> 
         raise ValueError(f"silence: given {silence!r}, expected 0 or 1")
     window = None if matures is None else duration("matures", matures)
     label = None if silence is None else _validate.label(silence, "silence", span)
-    return Maturity(window, label, None if burst is None else read_count("burst", burst))
+    return Maturity(window, label, None if burst is None else _validate.count("burst", burst))
 
 
 def read_limits(max_open: Any, expires: Any, lifetime: Any) -> OpenLimits:
     """Return the limits. Raises ValueError if one is invalid."""
     age = None if lifetime is None else _validate.positive("lifetime", lifetime)
-    later = None if expires is None else read_count("expires", expires)
-    return OpenLimits(read_count("max_open", max_open), later, age)
+    later = None if expires is None else _validate.count("expires", expires)
+    return OpenLimits(_validate.count("max_open", max_open), later, age)
 
 
 def read_patience(order: Any, patience: Any, burst: Any = None) -> int | None:
@@ -172,14 +172,7 @@ def read_patience(order: Any, patience: Any, burst: Any = None) -> int | None:
         raise ValueError(f"patience: given {patience!r} with order {order!r}, expected {expected}")
     if order == "issue" and burst is not None:
         raise ValueError(f'burst: given {burst!r} with order "issue", expected none: labels are learned in that order')
-    return None if patience is None else read_count("patience", patience)
-
-
-def read_count(name: str, value: Any) -> int:
-    """Return an integer of at least 1. Raises ValueError if it is not one."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value < 2**63:
-        raise ValueError(f"{name}: given {value!r}, expected an integer of at least 1")
-    return int(value)
+    return None if patience is None else _validate.count("patience", patience)
 
 
 # Arguments for many rows at once: records, ids, labels and times, one per row.
