@@ -109,6 +109,9 @@ def test_what_is_no_classifier_is_refused() -> None:
         Refit(3)
     with pytest.raises(ValueError, match="expected a number above 1"):
         Refit(Slow(), growth=1.0)
+    for name in ("first", "last"):
+        with pytest.raises(ValueError, match=f"{name}: given 0, expected an integer of at least 1"):
+            Refit(Slow(), **{name: 0})
 
 
 def two_columns() -> tuple[list[dict[str, Any]], list[float]]:

@@ -136,7 +136,7 @@ def test_run_is_the_loop_bit_for_bit_also_in_pieces_and_through_a_file(tmp_path)
         (lambda f: f.run([[0.1, 0.2]], [1], weights=[0]), "weights: given 0.0 in row 1"),
         (lambda f: f.update(f.predict([0.1, 0.2]), 1, weight=np.inf), "weight: given inf"),
         (lambda f: LogForecaster(2, levels=0), "levels: given 0"),
-        (lambda f: LogForecaster(0), "dim: given 0"),
+        (lambda f: LogForecaster(0), "experts: given 0"),
     ],
 )
 def test_what_is_refused_changes_nothing(bad, message):

@@ -320,7 +320,7 @@ def test_frames_are_rows():
         (lambda f: f.predict([1, 1], scores=[0.5]), r"scores: given shape \(1, 1\), expected \(rows, 0\)"),
         (lambda f: f.update(f.predict([1, 1]), 1, weight=-1), "weight: given -1"),
         (lambda f: f.update(f.predict([1, 1]), np.nan), "label: given nan"),
-        (lambda f: SparseForecaster(0), "dim: given 0"),
+        (lambda f: SparseForecaster(0), "columns: given 0"),
         (lambda f: SparseForecaster(1, scores=-1), "scores: given -1"),
         (lambda f: SparseForecaster(1, levels="adaptive"), 'levels: given "adaptive"'),
         (lambda f: SparseForecaster(1, scores=1).predict([1], scores=[1.5]), "scores: given 1.5 in row 1"),

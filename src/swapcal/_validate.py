@@ -345,11 +345,16 @@ def window(value: float) -> float:
     return labels
 
 
+def count(name: str, value: Any, least: int = 1) -> int:
+    """Return an integer of at least `least` that fits 64 bits."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not least <= value < 2**63:
+        raise ValueError(f"{name}: given {value!r}, expected an integer of at least {least}")
+    return int(value)
+
+
 def dimension(dim: Any) -> int:
     """Return a dimension of at least 1."""
-    if isinstance(dim, bool) or not isinstance(dim, (int, np.integer)) or dim < 1:
-        raise ValueError(f"dim: given {dim!r}, expected an integer of at least 1")
-    return int(dim)
+    return count("dim", dim)
 
 
 def seed(value: Any) -> int:

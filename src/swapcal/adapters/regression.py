@@ -184,13 +184,6 @@ class SwapRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         """
         return self._explained(X)[0]
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = self.estimator is None
-        tags.input_tags.sparse = True
-        tags.non_deterministic = self.mode == "sample"
-        return tags
-
     def _outcomes(self) -> tuple[float, float]:
         return self.low_, self.high_
 

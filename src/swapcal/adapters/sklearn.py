@@ -279,13 +279,6 @@ class SwapClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
             return explanations[0]
         return [dict(zip(self.classes_.tolist(), row, strict=True)) for row in zip(*explanations, strict=True)]
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = self.estimator is None
-        tags.input_tags.sparse = True
-        tags.non_deterministic = self.mode == "sample"
-        return tags
-
     def _labels(self, y: ArrayLike, rows: int) -> Integers:
         """Return each row's place among the classes."""
         if y is None:

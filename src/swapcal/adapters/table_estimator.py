@@ -179,6 +179,13 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         text = str(super().__repr__(N_CHAR_MAX))
         return f"{text} fitted with correction {self.correction_!r}" if hasattr(self, "models_") else text
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.estimator is None
+        tags.input_tags.sparse = True
+        tags.non_deterministic = self.mode == "sample"
+        return tags
+
     @property
     def certificate_(self) -> Certificate:
         """Exact pseudo errors on the rows streamed, with their data-dependent and worst-case bounds."""

@@ -55,7 +55,7 @@ class SignedTerms(NamedTuple):
     size: int
     codes: Integers
     values: Array
-    counted: bool
+    counts_clusters: bool
     """Whether the clusters of every place are counted."""
 
     @classmethod
@@ -92,7 +92,7 @@ class ClusterSums:
     def add(self, level: Index, keys: Keys, terms: Mapping[str, SignedTerms]) -> None:
         """Add rows with the keys of their clusters."""
         for name, one in terms.items():
-            self.grow(name, one.size, counted=one.counted)
+            self.grow(name, one.size, count_clusters=one.counts_clusters)
         self._fit()
         add_distinct(np.zeros_like(level), np.zeros((len(level), 1), np.int64), keys, self.all)
         for start in range(0, len(keys), BLOCK):
@@ -103,16 +103,16 @@ class ClusterSums:
             for name, one in terms.items():
                 codes, values = np.ascontiguousarray(one.codes[rows]), np.ascontiguousarray(one.values[rows])
                 add_signed(level[rows], codes, values, signs, self.signed[name])
-                if one.counted:
+                if one.counts_clusters:
                     add_distinct(level[rows], codes, keys[rows], self.least[name])
 
-    def grow(self, name: str, size: int, *, counted: bool) -> None:
+    def grow(self, name: str, size: int, *, count_clusters: bool) -> None:
         """Make room for so many places of a table."""
         table = self.signed.setdefault(name, np.zeros((self.levels, 0, self.draws)))
         more = size - table.shape[1]
         if more > 0:
             self.signed[name] = np.pad(table, ((0, 0), (0, more), (0, 0)))
-        if counted:
+        if count_clusters:
             least = self.least.setdefault(name, np.zeros((self.levels, 0, LEAST_CLUSTERS), np.uint64))
             more = size - least.shape[1]
             self.least[name] = np.pad(least, ((0, 0), (0, max(more, 0)), (0, 0)), constant_values=NONE)
@@ -135,10 +135,10 @@ class ClusterSums:
         self._drop(min(self.draws, other.draws))
         for name, theirs in other.signed.items():
             place = codes.get(name, np.arange(theirs.shape[1], dtype=np.int32))
-            counted = name in other.least
-            self.grow(name, int(place.max(initial=-1)) + 1, counted=counted)
+            count_clusters = name in other.least
+            self.grow(name, int(place.max(initial=-1)) + 1, count_clusters=count_clusters)
             self.signed[name][:, place] += theirs[:, :, : self.draws]
-            if counted:
+            if count_clusters:
                 self.least[name][:, place] = distinct(self.least[name][:, place], other.least[name])
         self.all = distinct(self.all, other.all)
         self._fit()

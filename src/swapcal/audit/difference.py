@@ -176,7 +176,7 @@ class Pairs:
                 place = 2 * (code * RANGES + where)
                 values = np.column_stack([weights, weights * (y - p)])
                 places = np.column_stack([place, place + 1])
-                terms[f"{side} {name}"] = SignedTerms(2 * RANGES * size, places, values, counted=False)
+                terms[f"{side} {name}"] = SignedTerms(2 * RANGES * size, places, values, counts_clusters=False)
             terms[f"rows {name}"] = SignedTerms.coded(size, code[:, None], weights)
         if self.clusters is None:
             self.clusters = ClusterSums(1, LEAST_DRAWS)

@@ -584,7 +584,7 @@ class Sums:
                 tally.lower_G = np.pad(tally.lower_G, ((0, 0), (0, more), (0, more)))
                 tally.lower_H = np.pad(tally.lower_H, ((0, 0), (0, more), (0, more)))
             if tally is not None and tally.clusters is not None:
-                tally.clusters.grow("contexts", len(coordinates), counted=False)
+                tally.clusters.grow("contexts", len(coordinates), count_clusters=False)
         self.sample.widen(more)
 
     def __add__(self, other: "Sums") -> "Sums":

@@ -100,7 +100,7 @@ class OnlineBaseline(Player):
     def __init__(self, dim: int, *, horizon: int = 10_000, levels: int | None = None, seed: int = 0) -> None:
         self._dim = _validate.dimension(dim)
         self._horizon = int(_validate.positive("horizon", horizon))
-        n = self._ideal_levels() if levels is None else _interval_count(levels)
+        n = self._ideal_levels() if levels is None else _validate.count("levels", levels)
         self._seed = _validate.event_key(_validate.seed(seed))
         self._owner = secrets.token_hex(8)
         self._lock = CopyableLock()
@@ -199,12 +199,6 @@ def cells(
         codes=np.array([system]),
         seed=np.array([seed], np.uint64),
     )
-
-
-def _interval_count(levels: Any) -> int:
-    if isinstance(levels, bool) or not isinstance(levels, (int, np.integer)) or levels < 1:
-        raise ValueError(f"levels: given {levels!r}, expected an integer N of at least 1")
-    return int(levels)
 
 
 def _room(state: BaselineState) -> BaselineScratch:

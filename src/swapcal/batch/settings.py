@@ -181,9 +181,7 @@ class FitSettings:
         if self.target not in TARGETS:
             raise ValueError(f"target: given {self.target!r}, expected one of {', '.join(TARGETS)}")
         for name in ("snapshots", "passes"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-                raise ValueError(f"{name}: given {value!r}, expected an integer of at least 1")
+            _validate.count(name, getattr(self, name))
         if not isinstance(self.log, bool):
             raise ValueError(f"log: given {self.log!r}, expected True or False")
         if self.log and self.passes > 1:

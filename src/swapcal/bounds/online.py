@@ -61,7 +61,7 @@ def blum_mansour(regrets: Iterable[float]) -> Bound:
     >>> float(blum_mansour([1.0, 2.5]))
     3.5
     """
-    return Bound(_total("regrets", regrets), None, "Proposition 2 (Blum–Mansour reduction)")
+    return Bound(_total_regret(regrets), None, "Proposition 2 (Blum–Mansour reduction)")
 
 
 def swap_gain(correlation: float) -> Bound:
@@ -140,7 +140,7 @@ def oracle_psreg(points: Sequence[float], horizon: float, regrets: Iterable[floa
     each, widths = list(regrets), _widths(points)
     if len(each) != len(points):
         raise ValueError(f"regrets: given {len(each)}, expected {len(points)}, one for each level")
-    value = horizon * float(hedge_gap(max(widths))) + _total("regrets", each)
+    value = horizon * float(hedge_gap(max(widths))) + _total_regret(each)
     value += len(points) * float(mixture_regret(members))
     return Bound(value, None, "ours: any oracle on fixed levels", levels=len(points) - 1)
 
@@ -262,9 +262,9 @@ def psreg_realised(
     return Bound(gap + sum(regrets), None, f"ours: {learner} on the realised grid")
 
 
-def _total(name: str, values: Iterable[float]) -> float:
-    total = float(sum(values))
-    require_range(f"sum of {name}", total, low=float("-inf"))
+def _total_regret(regrets: Iterable[float]) -> float:
+    total = float(sum(regrets))
+    require_range("sum of regrets", total, low=float("-inf"))
     return total
 
 

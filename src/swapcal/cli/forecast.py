@@ -27,7 +27,7 @@ from swapcal.cli.forecasting import (
     save_live,
     traced,
 )
-from swapcal.cli.options import OnBadRow, listed, scored
+from swapcal.cli.options import OnBadRow, listed, number_or_text, scored
 from swapcal.cli.progress import LOG_LOSS, Facts, Run, running, stoppable
 from swapcal.cli.rows import OutcomeWindows, columns_used, unused_columns
 from swapcal.cli.stream_table import Roles, StreamReader
@@ -214,7 +214,7 @@ def _facts(
         "forecast", name, tally.rows,
         base_rate=tally.gaps.base_rate if tally.labelled else None, columns=columns_used(roles, tally.types),
         left_out=unused | {name: "--drop" for name in roles.drop if name not in unused},
-        scores=tally.scored(), groups=tally.gaps.found(), seconds=tally.seconds,
+        scores=tally.scored(), groups=tally.gaps.largest_first(), seconds=tally.seconds,
         written={NAMED[option]: str(path) for option, path in written.items() if path and option in NAMED},
         scored_on=_scored_on(live.status(), tally), next=_next(live.status(), roles, written),
     )  # fmt: skip
@@ -408,7 +408,7 @@ def label(
                 weights = floats(piece.table[weight]).tolist() if weight else [None] * len(y)
                 _learn(live, piece, piece.table[id].to_pylist(), y, times, weights, on_bad_row, counts)
             if until is not None:
-                live.settle(_moment(until))
+                live.settle(number_or_text(until))
             save_live(live, state)
         status = live.status()
         run.write(json.dumps({"command": "label", "rows": dict(counts), "learned": status.labels, "open": status.open}))
@@ -416,14 +416,6 @@ def label(
         say_labels(run, status)
         run.say_unmatched(positive_value)
         run.say(f"state: {state}")
-
-
-def _moment(text: str) -> float | str:
-    """Return a time as the forecasts have theirs: a number, or a date as text."""
-    try:
-        return float(text)
-    except ValueError:
-        return text
 
 
 def _outcomes(piece: Piece, target: str, positive: Positive | None, decimal: str, on_bad_row: OnBadRow) -> list[float]:

@@ -288,14 +288,14 @@ class RunningScores:
             self.longest = max(self.longest, float(np.nanmax(waits, initial=0.0)))
         self.rows += len(stream.y)
         self.types = self.types or types_of(stream.features)
-        if self.report is None:  # nothing else needs the contexts, which may wait for a window's end
+        if self.report is None:  # only the report needs the contexts, until a window ends
             trace = Trace(trace.forecast, np.zeros((len(trace), 0)), trace.experts)
         for piece in self.windows.ended(stream, trace, read):
             self._score(piece)
 
     def finish(self) -> None:
-        """Add what was waiting at the end of the file."""
-        for piece in self.windows.rest():
+        """Add the rows whose windows had not ended at the end of the file."""
+        for piece in self.windows.remaining():
             self._score(piece)
 
     def _score(self, piece: HeldPiece) -> None:

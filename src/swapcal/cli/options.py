@@ -423,7 +423,7 @@ def maturity(given: str | None, columns: Sequence[str]) -> tuple[str | None, flo
     if given is None or given in columns:
         return given, None
     try:
-        return None, duration("--matures", _number_or_text(given))
+        return None, duration("--matures", number_or_text(given))
     except ValueError:
         expected = "a column of the file, or a length of time such as 90s, 24h, 7d or a number"
         raise InputError(f"--matures: given {given!r}, expected {expected}") from None
@@ -439,13 +439,14 @@ def outcome_settings(
     >>> outcome_settings(60.0, 0, "0.2", None, []), outcome_settings(None, None, "0.2", "fair", ["0.2"])
     ({'matures': 60.0, 'silence': 0, 'prior': 0.2}, {'prior': '0.2', 'unseen': 'fair'})
     """
-    belief = prior if prior is None or prior in scores else _number_or_text(prior)
-    rule = None if unseen is None else _number_or_text(unseen)
+    belief = prior if prior is None or prior in scores else number_or_text(prior)
+    rule = None if unseen is None else number_or_text(unseen)
     named = {"matures": window, "silence": silence, "prior": belief, "unseen": rule}
     return {name: value for name, value in named.items() if value is not None}
 
 
-def _number_or_text(text: str) -> float | str:
+def number_or_text(text: str) -> float | str:
+    """Return a number if the text is one, else the text."""
     try:
         return float(text)
     except ValueError:

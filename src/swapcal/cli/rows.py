@@ -172,8 +172,8 @@ class OutcomeWindows:
             piece, row = self._places[id]
             piece.stream.y[row] = y
 
-    def rest(self) -> Iterator[HeldPiece]:
-        """Yield what is left at the end of the file: rows whose window has not ended have no outcome."""
+    def remaining(self) -> Iterator[HeldPiece]:
+        """Yield the rows left at the end of the file: those whose window has not ended have no outcome."""
         while self._held:
             yield self._settled(heapq.heappop(self._held))
 
@@ -543,7 +543,7 @@ class GroupGaps:
         brier, log_loss = (self._losses / self.labelled).tolist()
         return [ForecastScore(name, brier, log_loss), base_rate_alone(self.base_rate, self._squares / self.labelled)]
 
-    def found(self) -> list[GroupGap]:
+    def largest_first(self) -> list[GroupGap]:
         """Return all groups of enough rows, the largest gap first; all intervals hold at once (Bonferroni)."""
         known = {
             f"{name} is missing" if value is None else f"{name} = {value}": own

@@ -49,9 +49,9 @@ def inner_sine(n: Any) -> Array:
     >>> inner_sine(3).round(3)
     array([0.038, 0.309, 0.691, 0.962])
     """
-    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
-        raise ValueError(f"levels: given {n!r}, expected an integer N of at least 1")
-    return np.sin(np.pi * (2 * np.arange(n + 1) + 1) / (4 * (n + 1))) ** 2
+    n = _validate.count("levels", n)
+    z: Array = np.sin(np.pi * (2 * np.arange(n + 1) + 1) / (4 * (n + 1))) ** 2
+    return z
 
 
 def refinable(halvings: int = END_HALVINGS) -> Array:

@@ -147,7 +147,7 @@ class LogForecaster(FixedLevelsPlayer):
     _file = FILE
 
     def __init__(self, experts: int, *, levels: int = 32, seed: int = 0) -> None:
-        self._dim = _validate.dimension(experts)
+        self._dim = _validate.count("experts", experts)
         self._owner = secrets.token_hex(8)
         self._lock = CopyableLock()
         self._memory = _blank(grid.inner_sine(levels), self._dim, _validate.event_key(_validate.seed(seed)))

@@ -63,8 +63,8 @@ class SparseForecaster(FixedLevelsPlayer):
     _file = FILE
 
     def __init__(self, columns: int, *, scores: int = 0, levels: Any = 16, seed: int = 0) -> None:
-        self._dim = _validate.dimension(columns)
-        score_columns = _score_count(scores)
+        self._dim = _validate.count("columns", columns)
+        score_columns = _validate.count("scores", scores, 0)
         z, adaptive = grid.starting(levels)
         if adaptive:
             raise ValueError('levels: given "adaptive", expected fixed levels: N, "sine:N" or an array')
@@ -275,12 +275,6 @@ def _first_fault(values: Any) -> Exception:
                     f"groups: given {given} in row {row}, column {column}, expected an integer below 2^63 or a text"
                 )
     return AssertionError("a value was refused")
-
-
-def _score_count(scores: Any) -> int:
-    if isinstance(scores, bool) or not isinstance(scores, (int, np.integer)) or scores < 0:
-        raise ValueError(f"scores: given {scores!r}, expected an integer of at least 0")
-    return int(scores)
 
 
 def _score_rows(scores: Any, rows: int, columns: int) -> Array:

@@ -1,4 +1,4 @@
-"""A compiled bank of online logistic regressions, models of the user's own, and the rows they saw."""
+"""A compiled bank of online logistic regressions, users' own models, and the rows they read."""
 
 import math
 from collections.abc import Mapping
@@ -70,7 +70,7 @@ class Rows:
 
     x: Array
     dims: Integers
-    """coordinates that existed at each row; later ones are 0 there"""
+    """number of coordinates at each row; later ones are 0 there"""
     keys: Keys
     values: Array
     scores: Array
@@ -78,12 +78,12 @@ class Rows:
     draws: Keys
     """keys of the rows for the draws between levels"""
     memory: Array
-    """what the experts need to learn the label"""
+    """the data that the experts need to learn the label"""
     judged: Array
     """the blend's, the experts' and the models' probabilities"""
     ticket: Array
     groups: Keys
-    """keys of the groups whose learners sleep where the row has another; none of them without such learners"""
+    """keys of the row's groups, for the learner of very many groups; otherwise none"""
 
     def __len__(self) -> int:
         return len(self.dims)
@@ -99,7 +99,7 @@ class Rows:
         return Rows(*(getattr(self, name).copy() for name in NAMES))
 
     def overwrite(self, source: "Rows", names: tuple[str, ...]) -> None:
-        """Copy rows; what there is more of here is 0: coordinates and columns that did not exist yet."""
+        """Copy rows; coordinates and columns that `source` does not have become 0."""
         for name in names:
             old: Any
             new: Any
@@ -113,13 +113,13 @@ class Rows:
 
 
 class Row(Rows):
-    """One row in C-ordered arrays of our own making, which are used again for the next."""
+    """One row in our own C-ordered arrays, which are used again for the next row."""
 
 
 NAMES = tuple(field.name for field in fields(Rows))
 
 
-# `Experts`: a compiled bank of online logistic regressions, and room for models of the user's own.
+# `Experts`: a compiled bank of online logistic regressions, and users' own models.
 
 BLEND_WEIGHT, EXPERT_WEIGHT = 1.0, 0.2
 TINY = np.float32(1e-8)  # AdaGrad's first sum of squares: no division by zero
@@ -127,11 +127,11 @@ TABLES = (("linear", LINEAR), ("paired", PAIRED))
 DENSE = ("weights", "covariance", "shares", "merits", "runs", "shortfalls", "counts", "curve", "spread")
 NO_FEATURES = View(1, 1.0)
 ONCE = np.ones(1)  # the weights of labels that count once each
-AT_FIRST = np.array([0.02, 0.08, 0.9])  # belief in the stacks without and with users' scores, and in these as given
+AT_FIRST = np.array([0.02, 0.08, 0.9])  # trust in the stacks without and with users' scores, and in the scores as given
 FULL, SMALL = "full", "small"
 SLOTS = {FULL: (LINEAR_SLOTS, PAIR_SLOTS), SMALL: (SMALL_LINEAR_SLOTS, SMALL_PAIR_SLOTS)}
 """Rows of the two hashed tables, by the size of a `Live`."""
-WIDTH = 1 << 12  # columns of the matrix an outside partial_fit model sees
+WIDTH = 1 << 12  # columns of the matrix for an outside partial_fit model
 ONLY = np.zeros(1, np.int64)
 run_one = DirectCall(run_experts)
 
@@ -164,7 +164,7 @@ def file_fields(scores: int, size: str, shapes: Shapes) -> dict[str, Field]:
 
 
 def expert_names() -> tuple[str, ...]:
-    """Return the bank's forecasts in words: the blend, then the experts.
+    """Return the names of the bank's forecasts: the blend, then the experts.
 
     Examples
     --------
@@ -177,7 +177,7 @@ def expert_names() -> tuple[str, ...]:
 
 
 def _paces(experts: slice, constant: int) -> list[tuple[str, float]]:
-    """Return how hashed experts step: the first ones always as far, the others (AdaGrad) ever less far."""
+    """Return the kind of steps and the rate of hashed experts: constant steps, then those of AdaGrad, which shrink."""
     return [("steps" if e < constant else "shrinking steps", rate) for e, rate in enumerate(RATES[experts].tolist())]
 
 
@@ -187,7 +187,7 @@ def _remembering(kept: float) -> str:
 
 
 def expert_keys() -> tuple[str, ...]:
-    """Return what the bank's forecasts are called in saved states, which never changes."""
+    """Return the names of the bank's forecasts in saved states, which never change."""
     methods = ["SGD"] * LINEAR_SGD + ["AdaGrad"] * LINEAR_ADA + ["pairs SGD"] * PAIR_SGD + ["pairs AdaGrad"] * PAIR_ADA
     hashed = (f"{method} {rate:.4g}" for method, rate in zip(methods, RATES.tolist(), strict=True))
     return ("blend", *hashed, *(f"Newton {ridge:.4g}" for ridge in RIDGES.tolist()))
@@ -196,8 +196,8 @@ def expert_keys() -> tuple[str, ...]:
 def expert_weights(size: str = FULL) -> dict[str, float]:
     """Return each forecast's weight as a coordinate: 1 for the blend, 0.2 for an expert; of a small one the blend's.
 
-    The ridge penalty makes a small coordinate expensive to rely on, so the engine starts from the blend and departs
-    from it where the data insist.
+    A small coordinate needs a large weight, which the ridge penalty makes expensive: so the engine starts from the
+    blend and departs from it where the data require it.
     """
     keys = expert_keys()[: 1 if size == SMALL else None]
     return {key: BLEND_WEIGHT if key == "blend" else EXPERT_WEIGHT for key in keys}
@@ -209,17 +209,17 @@ class Experts(Writable):
     Each expert minimises Σ log(1 + exp(-(2y-1)⟨w, f⟩)) on rows f of unit norm by stochastic gradient steps of its
     own constant rate (SGD) or by AdaGrad, or on the context with a ridge penalty by second-order steps (Newton). High
     rates follow drift, low ones average noise; the stack, an online second-order logistic regression on all logits,
-    finds out which the stream needs. No expert sees the users' scores: a second stack does, and the two are mixed, and
-    the scores as given with them, by how well each did lately. The blend pools stacks, experts, scores and base rate by
-    how well each has done as issued and by how late labels come; while they come at once, a curve with a short memory
-    says how its forecasts turn out.
+    weighs them for the stream. No expert reads the users' scores: a second stack does. The two stacks and the scores
+    as given are mixed by their recent likelihoods. The blend pools stacks, experts, scores and base rate by their
+    likelihoods as issued and by the lag of labels; while labels come at once, a curve with a short memory recalibrates
+    it.
 
     Parameters
     ----------
     scores : number of users' own forecasts that join the blend; it starts from their mean, if there are any.
     view : where in a context the raw features are, and their largest norm.
-    models : how many of them, the last ones, are of models that learn in addition to the experts. The blend starts from
-        the others: a model has to do well before it is relied on.
+    models : the number of them, the last ones, that come from models which learn too. The blend starts from the others
+        and weighs a model only once its forecasts were good.
     size : "full", or "small" for hashed tables of a hundredth of the rows, which more features share.
 
     Examples
@@ -259,7 +259,7 @@ class Experts(Writable):
         self._bank.counts[TRUST] = AT_FIRST[GIVEN] if scores else 0.0
         self._work = _work(0, 1, self.memory_width)
         self._reserved = 0, 0
-        """entries and coordinates for which there is room, of a row that came alone"""
+        """entries and coordinates for which there is room, of a single row"""
 
     @property
     def memory_width(self) -> int:
@@ -269,7 +269,7 @@ class Experts(Writable):
     def forecast(
         self, keys: Keys, values: Array, given: Array | None = None, x: Array | None = None
     ) -> tuple[Array, Array]:
-        """Return (memory, probabilities) of n rows: what `learn` needs later, and (n, 19) forecasts, blend first."""
+        """Return (memory, probabilities) of n rows: the memory for `learn`, and (n, 19) forecasts, blend first."""
         n = len(keys)
         given = np.full((n, self.scores), np.nan) if given is None else given
         memory, probabilities = np.zeros((n, self.memory_width)), np.zeros((n, 1 + EXPERTS))
@@ -302,7 +302,7 @@ class Experts(Writable):
         run_experts(self._bank, keys, values, x, dims, self.view, given, *events, self._work)
 
     def step_one(self, row: Row, dim: int, label: Array, weight: Array = ONCE) -> None:
-        """Do as `step` with one event about one row, of which so many coordinates exist."""
+        """Do as `step` with one event about one row, which has `dim` coordinates."""
         entries = row.keys.shape[1]
         if entries > self._reserved[0] or dim > self._reserved[1]:
             self._reserve(entries, dim)
@@ -311,7 +311,7 @@ class Experts(Writable):
         run_one.call(self._bank, *features, ONLY, label, weight, row.memory, row.judged, self._work)
 
     def _reserve(self, entries: int, dim: int) -> None:
-        """Make room for rows of so many entries and coordinates."""
+        """Make room for rows with this many entries and coordinates."""
         coordinates = 1 + max(dim - self.view.first, 0)
         if coordinates > self._bank.newton.weights.shape[1]:
             self._bank = self._bank._replace(newton=grown(self._bank.newton, coordinates))
@@ -325,7 +325,7 @@ class Experts(Writable):
 
     @property
     def belief(self) -> float:
-        """The trust in the users' scores as given against all that is learned, from 0 to 1."""
+        """The trust in the users' scores as given, against everything learned, from 0 to 1."""
         return float(self._bank.counts[TRUST])
 
     def base_rate(self, memory: Array) -> float:
@@ -333,7 +333,7 @@ class Experts(Writable):
         return float(_chance(memory[self._bank.weights.shape[1] + ISSUED_BASE]))
 
     def members(self, memory: Array) -> list[tuple[float, float]]:
-        """Return what the blend pools: each member's share now, and its probability for a row.
+        """Return the members of the blend: the present share of each, and its probability for a row.
 
         In order: the stack of all others, the experts, the users' scores, the base rate.
         """
@@ -361,7 +361,7 @@ class Experts(Writable):
             getattr(experts._bank, name)[arrays[f"{name}_used"]] = arrays[name]
         for name in DENSE:
             held = getattr(experts._bank, name)
-            held[:] = 0.0  # what files of earlier releases lack
+            held[:] = 0.0  # files of earlier releases lack these
             held[tuple(slice(size) for size in arrays[name].shape)] = arrays[name]
         newton = Newton(*(np.array(arrays[f"newton.{name}"], order="C") for name in Newton._fields))
         experts._bank = experts._bank._replace(newton=newton)
@@ -373,7 +373,7 @@ def _chance(log_odds: Array) -> Array:
 
 
 def _contexts(x: Array | None, n: int) -> tuple[Array, Integers]:
-    """Return contexts and how many coordinates each has."""
+    """Return contexts and the number of coordinates of each."""
     x = np.full((n, 1), 0.5) if x is None else x
     return x, np.full(n, x.shape[1])
 
@@ -422,7 +422,7 @@ def _work(entries: int, width: int, inputs: int) -> Workspace:
 
 
 class ExpertModel(Protocol):
-    """An online model of the user's own, as this package calls it."""
+    """A user's own online model: the methods that `Live` calls."""
 
     def forecast(self, record: Mapping[str, Any], keys: Keys, values: Array) -> float:
         """Return a probability for one record; `keys`, `values` are its hashed features."""
@@ -476,7 +476,7 @@ class _RiverRegressor:
 
 
 class _PartialFitRegressor:
-    """Feeds hashed features, as `_PartialFit` does; NaN, no opinion, before the first label."""
+    """Feeds hashed features, as `_PartialFit` does; NaN, a missing forecast, before the first label."""
 
     def __init__(self, model: Any) -> None:
         self.model = model
@@ -527,5 +527,5 @@ def _hashed(keys: Keys, values: Array) -> Array:
 
 
 def _probability(p: Any) -> float:
-    """Return a model's forecast in [0, 1]; what is not a number counts as no opinion."""
+    """Return a model's forecast in [0, 1]; NaN is a missing forecast."""
     return float(min(max(p, 0.0), 1.0)) if p == p else 0.5

@@ -34,9 +34,9 @@ SINCE: Name = ("labels learned since it was issued", "since")
 def explain_row(learner: Learner, rows: Rows, row: int) -> Explanation:
     """Return a forecast's mean as a sum of contributions over the base rate.
 
-    The engine's mean is linear in the coordinates but for clipping. Opinions (the blend, experts, models) count from
-    the base rate: one that says the base rate contributes nothing. What the blend contributes is shared among the
-    record's columns by revealing them one after the other, in several orders, forwards and backwards: the steps of
+    The engine's mean is linear in the coordinates, except for clipping. Forecasts of the blend, experts and models
+    count from the base rate: one equal to the base rate contributes nothing. The blend's contribution is shared among
+    the record's columns by revealing them one after the other, in several orders, forwards and backwards: the steps of
     every order add up to the whole, so their means do.
     """
     engine, ticket = learner.forecaster, rows.ticket[row]
@@ -69,9 +69,9 @@ def explain_row(learner: Learner, rows: Rows, row: int) -> Explanation:
 
 
 def _explain_sparse(learner: Learner, rows: Rows, row: int) -> Explanation:
-    """Return the mean as what each column adds to the blend, and what the levels then change for the row's groups.
+    """Return the mean as the blend's contributions by column, and the change that the levels make for the row's groups.
 
-    The latter is one term: a level's forecast is a ratio of sums over groups and no sum of contributions.
+    That change is one term: a level's forecast is a ratio of sums over groups and no sum of contributions.
     """
     ticket, memory = rows.ticket[row], rows.memory[row]
     p, mean, base, blend = (
@@ -102,9 +102,9 @@ def _neutral(base: float, weights: Array, dim: int) -> Array:
 
 
 def _named_columns(contexts: Contexts, x: Array) -> dict[str, Name]:
-    """Return what to call each column: by the coordinate that its value has, if it has one.
+    """Return the name of each column: that of the coordinate of its value, if it has one.
 
-    A column that was always missing is the same in all rows: what it adds belongs to all forecasts.
+    A column that was always missing is the same in all rows: its contribution belongs to all forecasts.
     """
     names = {}
     for column in contexts.columns:
@@ -128,7 +128,7 @@ def _named_places(learner: Learner, columns: dict[str, Name], dim: int) -> Itera
 
 
 def _revealed(learner: Learner, rows: Rows, row: int, x: Array, base: float) -> tuple[dict[str, float], float]:
-    """Return how far each column and model moves the blend, and where the blend stands without all of them."""
+    """Return the amount by which each column and model moves the blend, and the blend without all of them."""
     columns, models = learner.contexts.columns, [*learner.models]
     places = [[place for place in learner.contexts.places(column) if place < len(x)] for column in columns]
     entries = rows.keys[row].reshape(-1, ENTRIES).any(axis=1)
@@ -153,7 +153,7 @@ def _revealed(learner: Learner, rows: Rows, row: int, x: Array, base: float) -> 
 
 
 def _seen(x: Array, shown: Flags, places: list[list[int]]) -> Array:
-    """Return a context once for each row of `shown`: 0 where a column is not, whole once all are."""
+    """Return a context once for each row of `shown`: 0 for hidden columns, complete if none is hidden."""
     seen = np.tile(x, (len(shown), 1))
     for j, own in enumerate(places):
         seen[np.ix_(~shown[:, j], np.array(own, np.int64))] = 0.0
@@ -163,7 +163,7 @@ def _seen(x: Array, shown: Flags, places: list[list[int]]) -> Array:
 
 
 def _masked(entries: AnyArray, shown: Flags, present: list[int]) -> AnyArray:
-    """Return a row's entries once for each row of `shown`, 0 for the columns that are not."""
+    """Return a row's entries once for each row of `shown`, 0 for hidden columns."""
     kept = np.zeros((len(shown), len(entries) // ENTRIES), bool)
     kept[:, present] = shown[:, : len(present)]
     return np.where(np.repeat(kept, ENTRIES, axis=1), entries, entries.dtype.type(0))

@@ -62,7 +62,7 @@ class Learner:
 
     @property
     def reach(self) -> int:
-        """Coordinates that the engine sees, which of a small one are the blend's and those of scores."""
+        """Number of coordinates that the engine reads; with size "small" those of the blend and of scores."""
         return MOST_DIM if self.size == FULL else 1 + len(self.contexts.reserved_weights) + self.experts.scores
 
     @property
@@ -71,7 +71,7 @@ class Learner:
         return BANK + len(self.models)
 
     def rows(self, encoded: Encoded, names: Sequence[object] | None, counts: "Integers | int") -> Rows:
-        """Return encoded rows, yet to be forecast; unnamed ones are known to the draws by their values and counts."""
+        """Return encoded rows to be forecast; the draws of rows without names follow from their values and counts."""
         n, models = len(encoded), len(self.models)
         draws = counted(encoded.marks, counts) if names is None else event_keys([*names], n)
         scores = np.hstack([encoded.scores, np.full((n, models), np.nan)]) if models else encoded.scores
@@ -80,7 +80,7 @@ class Learner:
         return Rows(encoded.x.copy(), encoded.dims, encoded.keys, encoded.values, scores, draws, *blank, groups)
 
     def row(self, record: Mapping[str, Any], name: object) -> Rows:
-        """Return one record encoded, yet to be forecast; a `Row` is valid until the next call."""
+        """Return one record encoded, to be forecast; a `Row` is valid until the next call."""
         encoded = None if self.models else self.contexts.encode_alone(record)
         if encoded is None:
             return self.rows(self.contexts.encode(record), [name], 0)
@@ -113,7 +113,7 @@ class Learner:
 
     @property
     def is_firm(self) -> bool:
-        """Whether λ is larger because users' scores have been believed so far."""
+        """Whether λ is larger because users' scores have been trusted so far."""
         if not self.experts.scores or self._first_ridge() == self._engine["ridge"]:
             return False
         engine = self.forecaster
@@ -126,13 +126,13 @@ class Learner:
         return firm if firm <= MOST_RIDGE else own
 
     def _looks(self, labels: Array) -> list[int]:
-        """Return the numbers of events, behind labels, after which belief in the scores is looked at."""
+        """Return the numbers of events, after labels, at which the trust in the scores is checked."""
         known = np.flatnonzero(~np.isnan(labels))
         learned = 0 if self.forecaster is None else self.forecaster.rounds
         return [1 + event for event in known[EVERY - 1 - learned % EVERY :: EVERY].tolist()]
 
     def _look(self) -> None:
-        """Make λ what it is without scores, once these are no longer believed.
+        """Reduce λ to its value without scores, once the trust in these is low.
 
         The regressions of the levels are then the solutions with that λ on all labels learned.
         """
@@ -181,7 +181,7 @@ class Learner:
     ) -> "dict[int, list[tuple[int, float]]]":
         """Return the rows with an allowance and their coins, by the number of events after which it is made.
 
-        A label may split a level: one around the belief is drawn from those there were before the next label.
+        A label may split a level: the level around the prior is drawn before the next label is learned.
         """
         moved: dict[int, list[tuple[int, float]]] = {}
         labelled = np.append(np.flatnonzero(~np.isnan(y)), len(y)).tolist() if allowances else []
@@ -193,16 +193,16 @@ class Learner:
         return moved
 
     def _allowed(self, scores: Array) -> Array:
-        """Return how near to 0 and 1 each row's forecast may come, however few labels are known: as near as a score.
+        """Return how near to 0 and 1 each row's forecast may be, however few labels are known: as near as a score.
 
-        The users' scores are belief; like the experts', they are kept 10⁻⁴ from 0 and 1.
+        Scores are prior information; like the experts' inputs, they are kept 10⁻⁴ from 0 and 1.
         """
         given = scores[:, : len(self.contexts.settings["scores"])]
         ends: Array = np.fmin(given, 1.0 - given).min(axis=1, initial=1.0, where=~np.isnan(given))
         return np.maximum(ends, NEAREST_SCORE)
 
     def _step_one(self, row: Row, label: Array, weight: Array) -> None:
-        """Step through one event of one row, without what it takes for many."""
+        """Step through one event of one row, faster than `_step_many`."""
         x, dim, engine = row.x, int(row.dims[0]), self.forecaster
         self.experts.step_one(row, dim, label, weight)
         dim = min(dim, self.reach)
@@ -226,7 +226,7 @@ class Learner:
         """Let a row's forecast allow for a share of outcomes not seen, with odds that differ by at most a factor.
 
         With a probability of that share the level issued is one around their mean. The coin does not depend on the
-        label, and levels learn what they would have issued.
+        label, and levels learn the label of the level that they would have issued without it.
         """
         self._allow(rows, row, share, factor, self._coin(rows, row))
 
@@ -256,16 +256,16 @@ class Learner:
             model.learn(record, keys, values, self.span.value(y))
 
     def expect_late(self, late: int) -> None:
-        """Prepare for labels that come so many forecasts after theirs: nothing may have been learned yet.
+        """Prepare for labels that come `late` forecasts after theirs, before any label was learned.
 
-        Late labels make the same surprise count many times before anything can have been learned from it, so the engine
-        holds on to the experts' blend as much longer, up to the largest λ there is.
+        With late labels the same surprise counts many times before anything is learned from it, so the engine starts
+        with a larger λ, which keeps it near the experts' blend.
         """
         assert self.forecaster is not None, "a label was forecast"
         self.forecaster.set_ridge(min(self._first_ridge() * (1.0 + late), MOST_RIDGE))
 
     def preview(self, rows: Rows, share: float, factor: float, *, single: bool = False) -> Forecast:
-        """Return forecasts that are not learned from, which allow for a share of outcomes not seen."""
+        """Return forecasts without opening them; they allow for a share of outcomes not seen."""
         engine = self.forecaster
         try:
             self.step(rows, np.arange(len(rows)), np.full(len(rows), np.nan))
@@ -277,7 +277,7 @@ class Learner:
                 self.forecaster = None
 
     def forecast(self, tickets: Array, x: Array | None = None, *, single: bool = False) -> Forecast:
-        """Return tickets as the engine's forecasts; one that stands alone is open."""
+        """Return tickets as the engine's forecasts; with `single` an open one."""
         owner = "" if self.forecaster is None else self.forecaster.owner
         mixes = NO_MIX if single else np.zeros((len(tickets), 0))
         return Forecast(tickets, x, mixes, owner, single=single, learned=not single, span=self.span)
@@ -304,7 +304,7 @@ class Learner:
         return encoded
 
     def certificate(self, window: float | None = None, *, weighted: bool = False) -> Certificate:
-        """Return the engine's certificate; before the first record that of an engine which has seen nothing."""
+        """Return the engine's certificate; before the first record that of a new engine."""
         engine = self._new_engine(min(self.contexts.dim, self.reach)) if self.forecaster is None else self.forecaster
         result = engine.weighted_certificate(window) if weighted else engine.certificate(window)
         return result if self.span == UNIT else result.scaled(self.span.width)
@@ -346,7 +346,7 @@ class Learner:
 
 
 class SparseLearner(Learner):
-    """The same with the engine for very many groups: each value of a hashed column, or pair of values, is one.
+    """The learner with the engine for very many groups: each value of a hashed column, or pair of values, is one.
 
     The levels compete with the corrections of single groups, with the blend and with the users' scores and models as
     the experts use them.
@@ -368,7 +368,7 @@ class SparseLearner(Learner):
         self.contexts.hashed = hashed
 
     def row(self, record: Mapping[str, Any], name: object) -> Rows:
-        """Return one record encoded, yet to be forecast."""
+        """Return one record encoded, to be forecast."""
         encoded = None if self.models else self.contexts.encode_alone(record)
         return self.rows(self.contexts.encode(record) if encoded is None else _owned(encoded), [name], 0)
 
@@ -383,7 +383,7 @@ class SparseLearner(Learner):
     ) -> None:
         """Let the engine issue and learn; a row is one event, because its label is learned with its forecast or alone.
 
-        What is learned is what was issued: the groups, the blend and the scores are kept with open rows to the bit.
+        The groups, the blend and the scores are kept with open rows bit for bit, so a label is learned as issued.
         """
         fresh = order[issuing]
         x = rows.x[fresh]
@@ -402,7 +402,7 @@ class SparseLearner(Learner):
         """Do nothing: exponential weights have no penalty to choose."""
 
     def forecast(self, tickets: Array, x: Array | None = None, *, single: bool = False) -> Forecast:
-        """Return tickets as forecasts that no engine takes back: it does not read contexts."""
+        """Return tickets as forecasts without contexts, which this engine does not read."""
         return Forecast(
             tickets, x, NO_MIX if single else np.zeros((len(tickets), 0)), "", single=single, learned=not single
         )
@@ -448,13 +448,13 @@ class SparseLearner(Learner):
 
 
 def _owned(encoded: Encoded) -> Encoded:
-    """Return a row that is valid for good, of one that is valid until the next."""
+    """Return a copy of a row that is valid only until the next one."""
     parts = {name: array.copy() for name, array in vars(encoded).items()}
     return Encoded(**parts)
 
 
 def _view(contexts: Contexts) -> View:
-    """Return where a context's raw features are."""
+    """Return the position of the raw features in a context."""
     first = 1 + len(contexts.settings["reserved"]) + len(contexts.settings["scores"])
     return View(first, features_norm(contexts.settings))
 
@@ -492,7 +492,7 @@ def _part(counts: Array | None, a: int, b: int) -> Array | None:
 
 
 def _padded(x: Array, rows: "Integers | slice", dim: int) -> Array:
-    """Return rows of x with `dim` coordinates; those that did not exist yet are 0."""
+    """Return rows of x with `dim` coordinates; new ones are 0."""
     if x.shape[1] == dim:
         return x[rows]
     width = min(dim, x.shape[1])

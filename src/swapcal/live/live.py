@@ -1,4 +1,4 @@
-"""`Live`: records, experts and engine composed; what most users touch first."""
+"""`Live`: records, experts and engine composed; the class that most users meet first."""
 
 import copy
 import math
@@ -60,7 +60,6 @@ from swapcal.live.validation import (
     label_column,
     listed_ids,
     of_fresh,
-    read_count,
     read_limits,
     read_maturity,
     read_patience,
@@ -80,9 +79,9 @@ REPEATED, REFUSED = "repeated", "refused"
 class Live:
     """Forecast the probability of a binary event for records as they arrive; learn from labels as they come.
 
-    Records are encoded by `Contexts`, forecast by the compiled bank of `Experts` (and by models and scores of yours),
-    and forecast by `Forecaster`, whose guarantee holds whatever the labels do: on every issued level the forecasts
-    are right on average against every linear function of the coordinates. No tuning: one setting for every stream.
+    `Contexts` encodes each record. The compiled bank of `Experts`, and your own models and scores, forecast it; from
+    these `Forecaster` makes the forecast that is issued. Its guarantee holds for any labels: on every issued level the
+    forecasts are right on average against every linear function of the coordinates. One setting serves every stream.
 
     Parameters
     ----------
@@ -97,62 +96,62 @@ class Live:
     fourier : number of random Fourier features of the numeric columns.
     models : {name: model} of river classifiers, scikit-learn classifiers with `partial_fit`, or any other in `Refit`;
         each becomes a score.
-    ridge : λ from 1e-12 to 1e8, how strongly the levels' regressions hold on to their start, by default 2. Where scores
-        or models are given it is 32 times as much while these are believed as they are; see docs/streams.md.
+    ridge : λ from 1e-12 to 1e8, the penalty that keeps the levels' regressions near their start, by default 2. With
+        scores or models it is 32 times as large while the blend trusts them as given; see docs/streams.md.
     kappa : levels split when rounding costs more than this share of learning.
     seed : of the draws between two levels, and of the Fourier features.
-    window : for a world that moves: about so many labels are remembered by the regressions that follow it, and
+    window : for streams that drift: the regressions that follow the drift remember about this many labels, and
         `certificate(window=…)` is about them; 2,000 is a good number where labels come at once. By default none.
-    matures : length of time after which the label of every forecast is known whatever it is, where no time of its own
-        is given: in the unit of the times, or "24h", "7d", a timedelta. Labels are learned then, not before.
-    silence : 0 or 1, what a mature forecast is learned as for which no label has come, where only one outcome is ever
-        reported; counted in `status().silent`. By default such a forecast goes on waiting. A forecast without a
-        maturity waits in any case; `status().sentences()` names those.
-    burst : a number of labels. Labels with a time are then learned once the clock has passed it, and where so many of
-        one moment are learned together, in an order hashed from seed and ids instead of that of their forecasts. It
-        helps where forecasts of one kind come last before each such moment, and harms where the newest are the most
-        informative: docs/streams.md. By default labels of one moment are learned in the order of their forecasts.
-    prior : a base rate, or the name of a score: what is forecast before anything is known, and believed of outcomes
-        that take longer than any seen. By default the score, if there is one, else one half.
-    unseen : what to make of the share π of outcomes that take longer than any seen so far (`status().unseen`), of which
-        nothing is known: (1 - π)·mean + π·q is forecast. "anything": q is the prior. A number Λ: q is the prior as far
-        as the odds differ by no more than Λ from those of the outcomes seen, without a prior the middle between both
-        ends. "fair": delays do not depend on outcomes, and the mean stands. "auto": Λ = 1 + 30/k with k outcomes of the
-        rarer kind known, at most 1.5 where 1 is the rarer kind. With probability π the level `p` is drawn around q
-        likewise: `certificate().issued` is about what was issued, its other figures are about what the levels would
-        have issued by themselves.
-    max_open : forecasts that may wait for a label. One more makes the oldest expire: it counts as unlabelled for good,
-        in `status().expired`, and a label for it raises `ExpiredIdError`. Each open forecast of a dozen columns
-        takes some 600 bytes, its id included.
+    matures : the time after which the label of every forecast is known, whichever it is, unless the forecast has a
+        maturity of its own: in the unit of the times, or "24h", "7d", a timedelta. Labels are learned at maturity.
+    silence : 0 or 1, the label to learn at maturity for a forecast without one, where only the other outcome is ever
+        reported; counted in `status().silent`. By default such a forecast remains open. A forecast without a
+        maturity always remains open; `status().sentences()` counts those.
+    burst : a number of labels. Labels with a time are then learned once the clock has passed it; if at least this many
+        have the same time, they are learned in an order hashed from seed and ids. It helps where forecasts of one kind
+        come last before each such time, and harms where the newest are the most informative: docs/streams.md. By
+        default labels of the same time are learned in the order of their forecasts.
+    prior : a base rate, or the name of a score: the forecast before any label is known, and the assumed rate of
+        outcomes that take longer than any seen. By default the score, if there is one, else one half.
+    unseen : how to allow for the share π of outcomes that take longer than any seen so far (`status().unseen`), about
+        which the data have no information: the forecast is (1 - π)·mean + π·q. "anything": q is the prior. A number Λ:
+        q is the prior, limited to odds within a factor Λ of those of the outcomes seen; without a prior it is the
+        middle of that range. "fair": delays do not depend on outcomes, and the mean is not changed. "auto":
+        Λ = 1 + 30/k with k outcomes of the rarer kind known, at most 1.5 if 1 is the rarer kind. With probability π the
+        level `p` is drawn around q too: `certificate().issued` is about the levels issued, the other figures of the
+        certificate are about those that would have been issued without this allowance.
+    max_open : the largest number of forecasts without a label. One more makes the oldest expire: it remains unlabelled,
+        is counted in `status().expired`, and a label for it raises `ExpiredIdError`. Each open forecast of a dozen
+        columns takes some 600 bytes, including its id.
     expires : number of later forecasts after which an open one expires; by default never.
     lifetime : time after which an open one expires, in the unit of the times given (seconds, for dates); a forecast
         without a time does not. Both count from the forecast's maturity, if it has one; a label held does not expire.
     order : "arrival" learns a label when it comes (or at its maturity); "issue" in the order of the forecasts, where no
         maturity is known: a label waits until all earlier forecasts have theirs or have expired, which keeps labels
         that come early from being a biased sample.
-    patience : with order "issue", the number of later forecasts after which one is no longer waited for.
+    patience : with order "issue", the number of later forecasts after which labels stop waiting for a forecast.
     size : "full", or "small" for very many objects, such as one for each key of a stream, whose states take about a
         tenth: the experts' hashed tables have 1,024 and 512 rows, which many values share, and the levels compete with
         linear functions of the blend and of your scores only. Without models, and with groups only for the learner
         "sparse". docs/scale.md compares the two.
     learner : "ridge", or "sparse" for groups with 10⁴ to 10⁶ values: each value of the columns in `groups`, and each
-        pair of values of the pairs in `products`, is a group to the engine, by the hash of column and value, whenever
-        it first comes. The engine is then `SparseForecaster`, whose levels compete with the correction of any one
-        group, with the blend of the experts and with your scores and models, and not with linear functions of the
-        coordinates; `certificate()` is a `GroupCertificate`. Not with `ridge`, `kappa` or `window`, which it has not.
-    monitor : a `Monitor` to be fed with every label as it is learned, beside the mean forecast and the columns that it
-        watches; it counts rows, is part of the state, and is found again as `live.monitor`. With `Monitor(clusters=…)`
+        pair of values of the pairs in `products`, is a group of the engine, by the hash of column and value; new values
+        may appear at any time. The engine is then `SparseForecaster`, whose levels compete with the correction of any
+        one group, with the blend of the experts and with your scores and models, and not with linear functions of the
+        coordinates; `certificate()` is a `GroupCertificate`. It has no `ridge`, `kappa` or `window`.
+    monitor : a `Monitor` that receives every label when it is learned, with the mean forecast and the columns that it
+        watches; it counts rows, is part of the state, and is available as `live.monitor`. With `Monitor(clusters=…)`
         each cluster bets once, with the first of its labels that is learned; name that column in `drop` if it is no
         feature.
-    low, high : the range of outcomes, by default 0 and 1. Of any other, forecasts are of means: labels, scores, models
-        (regressors then), `prior`, `silence` (any number of the range), p, mean and the certificate are on the scale of
-        the outcomes. Swap multicalibration and swap regret hold as for probabilities, with squared errors times
-        (high - low)²; omniprediction does not carry over and is not reported. Only the monitor is fed with shares of
+    low, high : the range of outcomes, by default 0 and 1. For any other range, forecasts are means: labels, scores,
+        models (then regressors), `prior`, `silence` (any number of the range), p, mean and the certificate are on the
+        scale of the outcomes. Swap multicalibration and swap regret hold as for probabilities, with squared errors
+        times (high - low)²; omniprediction does not carry over and is not reported. Only the monitor receives shares of
         the range, in [0, 1].
 
-    A declared column must be in every record: None is a missing value, an absent column is refused. A record, label or
-    batch that is refused leaves everything exactly as it was. Threads may share one object: its
-    methods take turns. What a model of yours raises is passed on, and then the record counts as seen by the others.
+    A declared column must be in every record: None is a missing value, an absent column is an error. A record, label or
+    batch that raises an error changes nothing. Threads may share one object: its methods run one at a time. An
+    exception of your own model is passed on, and then the record counts as seen by the other models.
 
     Examples
     --------
@@ -276,26 +275,24 @@ class Live:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Each coordinate in the user's words."""
+        """The name of each coordinate, made of columns and values."""
         constant, *others = self.contexts.names
         bank = len(expert_weights(self._learner.size))
         return (constant, *expert_names()[:bank], *others[bank:])
 
     @property
     def experts(self) -> tuple[str, ...]:
-        """Names of the forecasts behind the forecast: the blend, the experts, then your models."""
+        """Names of the forecasts that enter the issued one: the blend, the experts, then your models."""
         return (*expert_names(), *self._learner.models)
 
     @locked
     def knows(self, id: Id) -> bool:
-        """Return whether an id names a forecast, open or closed, as far as closed ones are kept."""
+        """Return whether an id names an open forecast, or a closed one that is still remembered."""
         return self._open_forecasts.knows(checked_id(id))
 
     @locked
     def status(self) -> Status:
-        """Return label coverage and delay, missing scores and groups, and the exact errors of the issued levels p.
-
-        The last are `certificate().issued`.
+        """Return label coverage and delay, missing scores and groups, and `certificate().issued`.
 
         Examples
         --------
@@ -320,12 +317,12 @@ class Live:
 
     @locked
     def is_open(self, id: Id) -> bool:
-        """Return whether a forecast still waits: for its label, or for its label to be learned."""
+        """Return whether a forecast is open: it has no label, or its label has not been learned yet."""
         return checked_id(id) in self._open_forecasts.opened
 
     @locked
     def issued_at(self, id: Id) -> float | None:
-        """Return the time given with an open forecast, dates in seconds since 1970; None if it was made without."""
+        """Return the time of an open forecast, dates in seconds since 1970; None if it has no time."""
         slot = self._open_forecasts.opened.get(checked_id(id))
         if slot is None:
             raise UnknownIdError(f"issued_at: given id {id!r}, expected an open forecast")
@@ -334,9 +331,9 @@ class Live:
 
     @locked
     def watch(self, watcher: "Callable[[Learned], None] | None") -> None:
-        """Set a function to be called with the labels that `forecast` and `label` learn, in order; None stops that.
+        """Set a function to be called with the labels that `forecast` and `label` learn, in order; None removes it.
 
-        Not part of the state; what `run` and `trace` learn at once is not passed on.
+        It is not part of the state, and is not called for labels that `run` and `trace` learn.
         """
         span = self._span
         if watcher is None or span == UNIT:
@@ -346,7 +343,7 @@ class Live:
 
     @property
     def monitor(self) -> Monitor | None:
-        """The monitor that is fed, if one was given.
+        """The monitor, if one was given.
 
         Examples
         --------
@@ -377,9 +374,10 @@ class Live:
 
     @locked
     def release(self) -> list[Id]:
-        """Drop the ids that are settled, for callers who keep them; return those that expired since the last call.
+        """Forget the ids of closed forecasts; return those that expired since the last call.
 
-        Without this a million labelled ids, and as many expired ones, are remembered to recognise duplicates.
+        This is for callers who keep ids themselves. Otherwise a million labelled ids, and as many expired ones, are
+        remembered to recognise duplicates.
 
         Examples
         --------
@@ -392,9 +390,9 @@ class Live:
 
     @locked
     def give_up(self, ids: "Sequence[Id]") -> None:
-        """Let open forecasts expire now: they count as unlabelled for good, in `status().expired`.
+        """Let open forecasts expire now: they remain unlabelled and are counted in `status().expired`.
 
-        One whose label has come, and is held, stays. Raises `UnknownIdError`, and changes nothing, if one is not open.
+        A forecast whose label is held stays open. Raises `UnknownIdError`, and changes nothing, if an id is not open.
 
         Examples
         --------
@@ -412,7 +410,7 @@ class Live:
 
     @locked
     def engine(self) -> "Forecaster | SparseForecaster | None":
-        """Return a copy of the engine as it is now, for what takes long; None before the first record.
+        """Return a copy of the engine as it is now, for long computations; None before the first record.
 
         Its outcomes are shares of the range, in [0, 1].
         """
@@ -422,7 +420,7 @@ class Live:
     def certificate(self, window: float | None = None) -> "Certificate | GroupCertificate":
         """Return the engine's exact errors so far, or recent ones, with their bounds; see `Forecaster.certificate`.
 
-        Once a label had a weight, all of them are of the weighted sums, and the worst-case theorem is not claimed.
+        If any label had a weight, all errors are of weighted sums, and the worst-case theorem is not claimed.
 
         Examples
         --------
@@ -433,18 +431,18 @@ class Live:
 
     @locked
     def forecast(self, record: Any, id: Id, time: Any = None, matures: Any = None) -> Forecast:
-        """Issue the forecast of one record; its label may come any time, by `label(id, y)`.
+        """Issue the forecast of one record; pass its label to `label(id, y)` at any later time.
 
-        Asking again with the same id and record while it is open returns the same forecast.
+        A second call with the same id and record while the forecast is open returns the same forecast.
 
         Parameters
         ----------
         record : a mapping from column names to values, a pandas Series of one row, or a data frame of one row
         id : an int or str that names this event
         time : when the forecast is made (number, date, or ISO text); must not go backwards
-        matures : when the label would be known whatever it is, if it can be known earlier for some labels only (a
-            cancellation is known at once, a stay when it ends). A label that comes earlier is held until then: labels
-            that come early are no fair sample of all.
+        matures : when the label will be known, whichever it is, if some labels are known earlier than others (a
+            cancellation at once, a stay when it ends). A label that comes before is held until then: early labels are
+            no fair sample of all.
         """
         if type(record) is not dict:
             record = record_of(record)
@@ -467,16 +465,16 @@ class Live:
     def forecast_many(self, records: Any, ids: "Sequence[Id]", *, time: Any = None, matures: Any = None) -> Forecast:
         """Issue the forecasts of many records at once: the same as `forecast` one by one, bit for bit, and faster.
 
-        If any row is refused, the error names it and nothing is issued; `check` returns beforehand which rows to leave
-        out. (Only what one row of the batch makes of the next can still surprise: text where the first has a number.)
+        If a row is invalid, the error names it and nothing is issued; `check` finds such rows beforehand, except those
+        that are invalid because of an earlier row of the batch: text in a column where that row has a number.
 
         Parameters
         ----------
         records : n mappings, or a data frame
-        ids : n names; one that is open with the same record is answered by its open forecast
+        ids : n names; for one that is open with the same record, the open forecast is returned
         time : when the forecasts are made (number, date, or ISO text), one for all rows or one per row; must not go
             backwards
-        matures : when each label would be known whatever it is, one for all rows or one per row; a label that comes
+        matures : when each label will be known, whichever it is, one for all rows or one per row; a label that comes
             earlier is held until then
 
         Examples
@@ -512,7 +510,7 @@ class Live:
         names, records, marks = map(list, zip(*(events[row] for row in fresh), strict=True))
         watched = self._watched(records)
         rows = self._learner.rows(self.contexts.encode(records), names, 0)
-        announced = self._announced(records) if self._learner.models else None
+        announced = self._announced(records)
         unlabelled = np.full(len(fresh), math.nan)
         self._scheduler.step(EventBatch(rows, unlabelled, names, event_times, announced, watched, marks))
         return rows.ticket
@@ -525,9 +523,9 @@ class Live:
         return read_event_times(self._open_forecasts, given[0], None, given[1], n).some(fresh)
 
     def _answers(self, names: "list[Id]", records: Sequence[Mapping[str, Any]]) -> tuple[list[int], list[int]]:
-        """Return for each row the row whose new forecast answers it, itself mostly; -1 for an open forecast.
+        """Return for each row the row whose new forecast it gets, mostly itself, or -1 if it gets an open forecast.
 
-        With them, the records' fingerprints.
+        The second list has the records' fingerprints.
         """
         firsts: dict[Id, tuple[int, int]] = {}
         answers: list[int] = []
@@ -546,9 +544,9 @@ class Live:
 
     @locked
     def check(self, record: Any, id: Id, time: Any = None, matures: Any = None) -> None:
-        """Raise what `forecast` would raise with `record`, `id`, `time` and `matures` now; change nothing.
+        """Raise the error that `forecast` would raise now with these arguments; change nothing.
 
-        What models would raise is not found.
+        Your own models are not called, so their errors are not found.
         """
         if type(record) is not dict:
             record = record_of(record)
@@ -566,7 +564,7 @@ class Live:
             records = record_of(records)
         single = isinstance(records, Mapping)
         learner, fresh = self._learner, self._learner.forecaster is None
-        contexts = copy.deepcopy(self.contexts) if fresh else self.contexts  # which knows no columns before a record
+        contexts = copy.deepcopy(self.contexts) if fresh else self.contexts  # has no columns before a record
         rows = learner.rows(contexts.encode(records, learn=fresh), None, self._open_forecasts.forecasts)
         if learner.models and learner.forecaster is not None:
             for k, record in enumerate([records] if single else as_mappings(records)):
@@ -576,14 +574,13 @@ class Live:
 
     @locked
     def around(self, record: Any) -> list[dict[str, Any]]:
-        """Return how sure a record's forecast would be now: how often outcomes happened where forecasts were like it.
+        """Return how uncertain a record's forecast would be now: the observed rates where forecasts were like it.
 
         That is `Monitor.around` of the record and its `mean`, on the scale of the outcomes: for all rows and for each
         group of the record that the monitor watches, the narrowest range of forecasts around the mean with 50 rows or
-        more, its rows, their mean forecast, the observed rate and an interval [low, high] for what the rate is
-        expected to be, valid at all times and over all groups and ranges together with probability 1 - `alpha`. It
-        is the interval to read as uncertainty; `Forecast.low` and `Forecast.high` are neighbouring levels. Raises
-        ValueError without a monitor, whose sums it needs.
+        more, its rows, their mean forecast, the observed rate and an interval [low, high] for the expected rate, valid
+        at all times and over all groups and ranges together with probability 1 - `alpha`. This interval measures the
+        uncertainty; `Forecast.low` and `Forecast.high` are neighbouring levels. Raises ValueError without a monitor.
 
         Examples
         --------
@@ -610,7 +607,7 @@ class Live:
     def explain(self, id: Id) -> Explanation:
         """Return the mean forecast of an open id as a sum of named contributions; see `Explanation`.
 
-        A closed forecast can no longer be explained: its context is not kept.
+        A closed forecast cannot be explained: its context is not kept.
 
         Examples
         --------
@@ -633,17 +630,16 @@ class Live:
         """Learn the label of a forecast. Returns False, and learns nothing, if the same label came before.
 
         A label that comes before its forecast's maturity is held until then. One that comes after its forecast was
-        learned as silence, and differs, is counted in `status().corrections`; then "corrected" is returned. Nothing is
-        unlearned: experts, levels, certificate and monitor keep the silence. An id that was not forecast, or
-        not yet, raises `UnknownIdError` (the service keeps such an outcome until its forecast comes), a label that
-        contradicts an earlier one `ConflictingLabelError`; an id whose forecast has expired raises `ExpiredIdError`,
-        which is an `UnknownIdError`.
+        learned as silence, and differs, is counted in `status().corrections`, and "corrected" is returned; experts,
+        levels, certificate and monitor are not changed. Raises `UnknownIdError` for an id that was not forecast (the
+        service keeps such an outcome until its forecast comes), its subclass `ExpiredIdError` if the forecast has
+        expired, and `ConflictingLabelError` for a label that contradicts an earlier one.
 
         Parameters
         ----------
-        id : the forecast's
+        id : that of the forecast
         y : the label, in [0, 1], or in [low, high]
-        time : when it came
+        time : when the label came
         weight : how often it counts, 1 by default. Where labels are obtained for a chosen part of the forecasts, each
             with a known probability π > 0 that may depend on the record, the forecast and the past, but not on the
             label, 1/π makes every sum unbiased for all forecasts. Experts, blend, levels, certificate and monitor are
@@ -665,7 +661,7 @@ class Live:
         return True
 
     def _weights(self, weight: Any, y: "Array | Sequence[float]") -> Array | None:
-        """Return how often labels count, None if each counts once; refuse what the monitor does not take."""
+        """Return how often labels count, None if each counts once. Raises ValueError for weights that are invalid."""
         if weight is None:
             return None
         weights, feed = weight_column(weight, y), self._scheduler.monitor_feed
@@ -675,15 +671,15 @@ class Live:
 
     @locked
     def settle(self, time: Any, most: int | None = None) -> int:
-        """Learn what falls due before a time, without a forecast; return how many labels, silence included.
+        """Learn the labels that are due before a time, without a forecast; return their number, silence included.
 
-        A forecast made at that time would learn them first. Where many windows end together, a caller may let them be
-        learned in pieces.
+        A forecast made at that time would learn them first. Where many windows end together, they can be learned in
+        several calls.
 
         Parameters
         ----------
-        time : the present; later forecasts must not be made earlier, but where `most` were learned and more are due,
-            not earlier than `next_due`
+        time : the present; later forecasts must not have an earlier time. If `most` labels were learned and more are
+            due, they must not be earlier than `next_due`
         most : the largest number of labels to learn now; by default all
 
         Examples
@@ -698,16 +694,16 @@ class Live:
         event_times = read_event_times(self._open_forecasts, alone(time), None, alone(time), 1)
         if event_times.time is None:
             raise ValueError("time: given none, expected the present")
-        limit = sys.maxsize if most is None else read_count("most", most)
+        limit = sys.maxsize if most is None else _validate.count("most", most)
         self._open_forecasts.keep_calendar(event_times.dated)
         learned = self._scheduler.settle(float(event_times.time[0]), limit)
         self._open_forecasts.clock = min(float(event_times.time[0]), self.next_due())
         return learned
 
     def next_due(self) -> float:
-        """Return when the next outcome arrives, matures or falls silent by itself; infinity if none does.
+        """Return the time at which the next planned outcome arrives, matures or becomes silence; infinity without one.
 
-        A forecast made at that time or before learns nothing first.
+        A forecast made at that time or before it learns no label first.
         """
         return max(self._open_forecasts.clock, self._open_forecasts.earliest())
 
@@ -715,8 +711,8 @@ class Live:
     def label_many(self, ids: "Sequence[Id]", y: Any, *, time: Any = None, weight: Any = None) -> list[str]:
         """Learn many labels, in order: the same as `label` one by one, bit for bit, and faster.
 
-        Returns what became of each when it came: "learned", "held" until its maturity or its turn, "repeated", or
-        "corrected", as in `label`. If any is refused, the error names its row and nothing is learned.
+        Returns the state of each label when it came: "learned", "held" until its maturity or its turn, "repeated", or
+        "corrected", as in `label`. If a label is invalid, the error names its row and nothing is learned.
 
         Parameters
         ----------
@@ -750,19 +746,19 @@ class Live:
     ) -> tuple[Forecast, list[str]]:
         """Forecast records and learn labels in the order in which they come, mixed: as one by one, bit for bit.
 
-        Returns the forecasts, and what became of each label that came by itself: as in `label_many`, or "refused" if
-        its forecast expired on the way. If anything else is refused, the error is raised and nothing has happened.
+        Returns the forecasts, and the state of each label that is a row of its own: as in `label_many`, or "refused" if
+        its forecast expired in between. Any other error is raised before anything is changed.
 
         Parameters
         ----------
         records : those of the rows to be forecast: m mappings, or a data frame
         ids : n names; those of the rows to be forecast are new
         y : (n,) labels in [0, 1]; NaN if missing
-        asks : (n,) true where a row is a record to be forecast, and then labelled at once if it has a label; false
-            where it is the label of an earlier one
+        asks : (n,) true for a row that is a record to be forecast, and labelled at once if it has a label; false for a
+            row that is the label of an earlier record
         time : when the forecasts are made (number, date, or ISO text), one for all rows or one per row; must not go
             backwards
-        matures : when each label would be known whatever it is, one for all rows or one per row; a label that comes
+        matures : when each label will be known, whichever it is, one for all rows or one per row; a label that comes
             earlier is held until then
         weight : how often each label counts, one for all rows or one per row; 1/π where it is obtained with
             probability π
@@ -784,11 +780,11 @@ class Live:
         marks = [*map(fingerprint, as_mappings(records))]
         watched = self._watched(records)
         rows = self._learner.rows(self.contexts.encode(records), names, 0)
-        announced = self._announced(records) if self._learner.models else None
+        announced = self._announced(records)
         outcomes: list[str] = []
 
         def deliver(k: int) -> None:
-            """Let the labels arrive that come before the k-th forecast."""
+            """Deliver the labels that come before the k-th forecast."""
             outcomes.extend(self._delivered(*event) for event in mixed.labels_before(k, asking))
 
         weights = None if mixed.weight is None else mixed.weight[asking]
@@ -797,14 +793,14 @@ class Live:
         return self._learner.forecast(rows.ticket), outcomes
 
     def _delivered(self, name: Id, y: float, time: float, weight: float) -> str:
-        """Let a label arrive whose forecast may have expired since it was checked."""
+        """Deliver a label whose forecast may have expired since it was checked."""
         try:
             return self._deliver(self._open_forecasts.find(name, y, time), name, y, time, weight)
         except UnknownIdError:
             return REFUSED
 
     def _deliver(self, slot: int | None, name: Id, y: float, time: float, weight: float) -> str:
-        """Let a label arrive for which `find` returned a slot, or what else it is."""
+        """Deliver a label to the slot that `find` returned; handle repeated and corrected ones."""
         if slot is None:
             return REPEATED
         if slot == CORRECTION:
@@ -831,12 +827,12 @@ class Live:
         ids : (n,) names of the rows, for labels that come later; default: "row 1" and so on
         time : (n,) when each forecast is made, not decreasing
         label_time : (n,) when each label becomes known, not before `time`
-        matures : (n,) when each label would be known whatever it is; NaN where that is not known
+        matures : (n,) when each label will be known, whichever it is; NaN where that is not known
         weight : (n,), or one for all: how often each label counts
 
         The records may be a duckdb relation, a polars LazyFrame or a pyarrow dataset, larger than memory: they are read
-        in batches, and y, ids, times and weight may be names of columns, which are then no features. What is refused in
-        a batch leaves those before it learned.
+        in batches, and y, ids, times and weight may be names of columns, which are then no features. If a batch raises
+        an error, the batches before it stay learned.
         """
         times = {"time": time, "label_time": label_time, "matures": matures}
         given: dict[str, Any] = {"y": y, "ids": ids, **times, "weight": weight}
@@ -868,16 +864,16 @@ class Live:
 
         Parameters
         ----------
-        records : a list of mappings, or a data frame of any library; n rows. Without models also what
-            `live.contexts.encode` made of them, perhaps in another thread while earlier rows were learned.
+        records : a list of mappings, or a data frame of any library; n rows. Without models also their encoding by
+            `live.contexts.encode`, which another thread may compute while earlier rows are learned.
         y : (n,) labels in [0, 1]; NaN if missing (with ids, `label` can deliver those later)
         ids : names of the rows; they also determine the draws. Without them a row is called "row 17" if it is the
-            seventeenth of all forecasts, with ' appended while that name is taken, and its values and the number of
+            seventeenth of all forecasts, with ' appended while that name is in use, and its values and the number of
             forecasts before it determine the draws.
         time : (n,) when each forecast is made, not decreasing
         label_time : (n,) when each label becomes known, not before `time`. A label is learned just before the first
             forecast made strictly later; labels that are not due at the end wait for later calls.
-        matures : (n,) when each label would be known whatever it is; NaN where that is not known
+        matures : (n,) when each label will be known, whichever it is; NaN where that is not known
         weight : (n,), or one for all: how often each label counts
         """
         n = counted_rows(records)
@@ -887,14 +883,16 @@ class Live:
         names = self._new_ids(ids, n)
         watched = self._watched(records)
         encoded = self._learner.checked(records) if isinstance(records, Encoded) else self.contexts.encode(records)
-        announced = self._announced(records) if self._learner.models else None
+        announced = self._announced(records)
         rows = self._learner.rows(encoded, names, self._open_forecasts.forecasts + np.arange(n))
         self._scheduler.step(EventBatch(rows, labels, names, event_times, announced, watched, weight=weights))
         experts = rows.judged if self._span == UNIT else self._span.values(rows.judged)
         return Trace(self._learner.forecast(rows.ticket), rows.x, experts)
 
-    def _announced(self, records: Any) -> list[Mapping[str, Any]]:
-        """Return records as mappings, after announcing them to the models that support it."""
+    def _announced(self, records: Any) -> list[Mapping[str, Any]] | None:
+        """Return records as mappings, after announcing them to the models that support it; None without models."""
+        if not self._learner.models:
+            return None
         mappings = as_mappings(records)
         for model in self._learner.models.values():
             if hasattr(model, "announce"):
@@ -910,7 +908,7 @@ class Live:
         return self._scheduler.monitor_feed.values(records, self.contexts.settings["groups"])
 
     def _issued_before(self, id: Id, mark: int) -> int | None:
-        """Return the slot of this very event, if it is open; refuse an id that is taken by another."""
+        """Return the slot of this event, if open. Raises ConflictingLabelError if its id names another forecast."""
         slot = self._open_forecasts.opened.get(id)
         if self._open_forecasts.knows(id) and (slot is None or self._open_forecasts.fingerprint[slot] != mark):
             raise taken(id)
@@ -930,9 +928,9 @@ class Live:
 
     @locked
     def plot(self, kind: str = "score", *, ax: Any = None) -> Any:
-        """Draw how the forecasts did over the labels learned, and return the matplotlib axes.
+        """Draw the errors of the forecasts over the labels learned, and return the matplotlib axes.
 
-        Of at most 64 stretches of labels sums are kept in memory, since this object was made or loaded.
+        Sums of at most 64 periods are kept in memory, since this object was made or loaded.
 
         Parameters
         ----------
@@ -970,11 +968,11 @@ class Live:
 
     @locked
     def save(self, path: "str | os.PathLike[str]") -> None:
-        """Write the whole state, open forecasts included, to one file; `load` goes on bit for bit.
+        """Write the whole state, including open forecasts, to one file; after `load` it continues bit for bit.
 
-        The file is read back and checked before it takes its place; see `swapcal.archive.replacing` for what a crash
-        can leave. Outside models are yours to save; hand them to `load` again. Labels of forecasts that were open
-        then no longer reach them: the records themselves are not kept.
+        The file is read back and checked before it replaces an old one; `swapcal.archive.replacing` describes what a
+        crash can leave. Save your own models yourself, and pass them to `load`. They do not learn the labels of
+        forecasts that were open when saved: the records are not kept.
         """
         archive.write(path, FILE, *self.to_state())
 
@@ -986,9 +984,9 @@ class Live:
 
     @locked
     def frozen_state(self) -> Callable[[], State]:
-        """Return a function that returns `to_state()` of now, for another thread, while this object goes on.
+        """Return a function that returns the present `to_state()`; another thread may call it while this object learns.
 
-        That takes a fraction of the time of `to_state`: the rows of open forecasts are copied as they are kept.
+        This call takes a fraction of the time of `to_state`: the packed rows of open forecasts are only copied.
 
         Examples
         --------
@@ -1003,7 +1001,7 @@ class Live:
         return partial(self._state, learner, events, rows.frozen(), None if feed is None else feed.frozen(), own)
 
     def _own_state(self) -> State:
-        """Return what is neither of the learner nor of open forecasts."""
+        """Return the part of the state that belongs neither to the learner nor to open forecasts."""
         own: dict[str, Any] = {
             "engine": self._engine,
             "models": list(self._learner.models),
@@ -1030,7 +1028,7 @@ class Live:
         feed: MonitorFeed | None,
         own: State | None = None,
     ) -> State:
-        """Return the whole state, of parts that may be frozen."""
+        """Return the whole state, from parts that may be frozen copies."""
         events, slots = open_forecasts.to_state(), open_forecasts.in_order()
         own_state = self._own_state() if own is None else own
         manifest = learner.manifest | own_state.manifest | {"ledger": events.manifest}
@@ -1042,7 +1040,7 @@ class Live:
 
     @classmethod
     def load(cls, path: "str | os.PathLike[str]", models: "Mapping[str, Any] | None" = None) -> Self:
-        """Return what `save` wrote; `models` must have the names they had."""
+        """Return the object that `save` wrote; `models` must have the same names as then."""
         return archive.load(path, FILE, lambda state: cls.from_state(state, models))
 
     @classmethod

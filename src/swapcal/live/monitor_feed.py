@@ -1,4 +1,4 @@
-"""`MonitorFeed`: a monitor fed with what is learned, and the watched columns of forecasts that are still open."""
+"""`MonitorFeed`: a monitor that receives the labels learned, and the watched columns of open forecasts."""
 
 import copy
 import io
@@ -31,8 +31,7 @@ def enter(
 ) -> None:
     """Enter rows as they are learned: their watched columns, mean forecasts, labels and weights.
 
-    Rows of clusters are entered one by one: each cluster bets with the first of its rows that is learned, whatever else
-    is learned at the same time.
+    Rows of clusters are entered one by one: each cluster bets with the first of its rows that is learned.
     """
     wanted = monitor.columns()
     if len(values) > 1 and monitor.settings.clusters is not None:
@@ -58,9 +57,9 @@ def counting_rows(monitor: Monitor) -> Monitor:
 
 
 class MonitorFeed:
-    """Feeds a monitor in the order in which labels are learned, which is that of maturity where one is given.
+    """Feeds a monitor in the order in which labels are learned: by maturity, if there is one.
 
-    The monitor counts rows, so that many at once are entered as one by one, unless the caller sets the time.
+    The monitor counts rows, so many at once give the same as one by one, unless the caller sets the time.
     """
 
     def __init__(self, monitor: Monitor) -> None:
@@ -72,9 +71,9 @@ class MonitorFeed:
         self._frozen: State | None = None
 
     def values(self, records: Any, declared: Collection[str] = ()) -> list[Values]:
-        """Return every record's watched columns, refusing what is no category, and absent ones.
+        """Return every record's watched columns. Raises for values that are no category, and for absent columns.
 
-        Absent columns that are `declared` are left to `Contexts`, which refuses them where it is strict.
+        `Contexts` checks absent columns that are `declared`.
         """
         wanted = self.monitor.columns()
         if not wanted:
@@ -106,7 +105,7 @@ class MonitorFeed:
             raise ValueError(f"monitor: given no {clusters!r} in row {row}, expected the cluster of every record")
 
     def learn(self, slots: Sequence[int], mean: Array, y: Array, weights: Array | None = None) -> None:
-        """Enter forecasts that were open."""
+        """Enter the labels of forecasts that were open."""
         self.enter([self.opened.pop(slot) for slot in slots], mean, y, weights)
 
     def enter(self, values: Sequence[Values], mean: Array, y: Array, weights: Array | None = None) -> None:
@@ -115,7 +114,7 @@ class MonitorFeed:
         enter(self.monitor, values, mean, y, clock, weights)
 
     def refuse_weights(self, weights: Array) -> None:
-        """Raise ValueError if a label's weight is not one that the monitor takes."""
+        """Raise ValueError if a label's weight is invalid for the monitor."""
         most = self.monitor.settings.max_weight
         bad = weights[~((weights >= 1.0) & (weights <= most))]
         if bad.size:
@@ -125,14 +124,14 @@ class MonitorFeed:
             )
 
     def frozen(self) -> "MonitorFeed":
-        """Return what `to_state` needs, as it is now."""
+        """Return a copy with all that `to_state` needs."""
         still = copy.copy(self)
         still._frozen = copied(self.monitor.to_state())
         still.opened = self.opened.copy()
         return still
 
     def to_state(self, slots: Sequence[int]) -> State:
-        """Return the monitor, and what is kept of the forecasts open in these slots."""
+        """Return the monitor, and the watched columns of the forecasts open in these slots."""
         out = io.BytesIO()
         pack(out, FILE.name, FILE.version, *(self._frozen or self.monitor.to_state()))
         rows = in_json([self.opened[slot] for slot in slots])

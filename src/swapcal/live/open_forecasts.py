@@ -1,4 +1,4 @@
-"""Which forecasts wait for their outcome, which outcomes wait to be learned, and how long it took."""
+"""Open forecasts, the order in which their labels are learned, and the delays of labels."""
 
 import copy
 import heapq
@@ -38,8 +38,8 @@ LOW = 2**32 - 1
 class IssueQueue:
     """Numbers and slots of forecasts, in order of issue; closed ones are dropped when they are as many as open ones.
 
-    A slot holds another forecast once its own is closed, so each stands with its number, of which the low half is
-    enough: `issued[slot]` shows whether it is still the same.
+    A slot is used again once its forecast is closed, so each entry also has the forecast's number, of which the low
+    half is enough: `issued[slot]` shows whether it is still the same.
     """
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ def _stands(slot: int, number: int, issued: "array[int]") -> bool:
     return issued[slot] >= 0 and issued[slot] & LOW == number
 
 
-# `OpenForecasts`: which forecasts wait for their label, which labels wait to be learned, and how long it all took.
+# `OpenForecasts`: open forecasts, the order in which their labels are learned, and the delays of labels.
 
 FREE = -1
 WHOLE = {"issued": "q", "since": "q", "arrived": "b", "fingerprint": "Q"}
@@ -101,7 +101,7 @@ class UnknownIdError(ValueError):
 
 
 class ExpiredIdError(UnknownIdError):
-    """A label for an id whose forecast has expired: it is counted as unlabelled for good."""
+    """A label for an id whose forecast has expired, and remains unlabelled."""
 
 
 class ConflictingLabelError(ValueError):
@@ -109,7 +109,7 @@ class ConflictingLabelError(ValueError):
 
 
 def taken(id: Id) -> ConflictingLabelError:
-    """Return the refusal of an id that names another forecast."""
+    """Return the error for an id that names another forecast."""
     return ConflictingLabelError(f"id: given {id!r}, which already names another forecast; expected a new one")
 
 
@@ -118,9 +118,9 @@ class OpenForecasts:
 
     A label *arrives*; it is *due to be learned* at once, or at its forecast's maturity if that is later, or, where no
     maturity is known and `patience` is a number, once every earlier forecast has its label, has expired, or is more
-    than `patience` forecasts behind. Where silence has a meaning, a forecast without a label is learned as that once
+    than `patience` forecasts behind. Where silence is a label, a forecast without another one is learned with it once
     its maturity is past. Where bursts are shuffled, a label with a time waits until the clock has passed it. Methods
-    that yield slots yield those to be learned now, in order; the caller closes each before asking for the next.
+    that yield slots yield those to be learned now, in order; the caller closes each before it takes the next.
     """
 
     def __init__(
@@ -135,10 +135,10 @@ class OpenForecasts:
         self.patience = patience
         self.maturity = maturity
         self.span = span
-        """of the outcomes as callers give them; here all are shares of it"""
+        """range of the callers' outcomes; here all are shares of it"""
         self.seed = seed
         self.moment = 0
-        """labels of the moment at hand that are still to be learned, where bursts are shuffled"""
+        """labels of the present time that are not learned yet, where bursts are shuffled"""
         self.forecasts, self.labels, self.expiries, self.held = 0, 0, 0, 0
         self.silences, self.corrections = 0, 0
         self.ones = 0.0
@@ -159,9 +159,9 @@ class OpenForecasts:
         self.labelled: OrderedDict[Id, float] = OrderedDict()
         self.expired: OrderedDict[Id, None] = OrderedDict()
         self.silent: set[Id] = set()
-        """those of `labelled` that were learned as silence, and no report has come since"""
+        """ids in `labelled` that were learned as silence and have no report since"""
         self.reports: dict[Id, tuple[float, int, float]] = {}
-        """(time, number of the forecast, label) of reports that are to come and contradict what was learned"""
+        """(time, number of the forecast, label) of planned reports that contradict the label learned"""
         self.ids: list[Id] = []
         self.issued, self.since, self.arrived, self.fingerprint = (array(code) for code in WHOLE.values())
         self.time, self.matures, self.due, self.y, self.weight = (array("d", ()) for _ in REAL)
@@ -173,7 +173,7 @@ class OpenForecasts:
         self._reports_ahead: list[tuple[float, int, Id]] = []
         """when `reports` come, a heap"""
         self._ready: list[tuple[int, int]] = []
-        """arrived labels that wait for earlier ones, a heap"""
+        """arrived labels that are learned after earlier forecasts' labels, a heap"""
         self._issue_queue = IssueQueue()
         self._awaited: deque[tuple[int, int]] = deque()
         """forecasts in order of issue, from the first that others wait for"""
@@ -198,7 +198,7 @@ class OpenForecasts:
         return others if dated is None else dated
 
     def before(self, label: float, forecast: float) -> str:
-        """Return what is wrong with a label that comes before its forecast."""
+        """Return the message about a label that comes before its forecast."""
         dated = self.dated is True
         return f"given {shown(label, dated)}, before the forecast at {shown(forecast, dated)}"
 
@@ -207,7 +207,7 @@ class OpenForecasts:
         self.dated = self.dated if dated is None else dated
 
     def knows(self, id: Id) -> bool:
-        """Return whether an id is taken, as far as ids are kept."""
+        """Return whether an id is in use, among those that are kept."""
         return id in self.opened or id in self.labelled or id in self.expired
 
     def unused(self, name: str) -> str:
@@ -217,7 +217,7 @@ class OpenForecasts:
         return name
 
     def expects(self) -> bool:
-        """Return whether anything waits for the clock or for other labels."""
+        """Return whether any label is learned later: at a time, or after other labels."""
         return bool(self._ahead or self._ready or self._ripening)
 
     def is_due(self, before: float) -> bool:
@@ -236,10 +236,10 @@ class OpenForecasts:
     ) -> int:
         """Add a forecast and return its slot; `due` and `y` are the time and value of its label, if known already.
 
-        The limits may make older ones expire.
+        Older forecasts expire if the limits demand it.
         """
         issued, opened = self.forecasts, self.opened
-        due = due if y == y else math.nan  # a label that is not there does not arrive
+        due = due if y == y else math.nan  # a missing label does not arrive
         slot = self._free.pop() if self._free else self._new_slot()
         opened[id] = slot
         self.ids[slot] = id
@@ -288,7 +288,7 @@ class OpenForecasts:
         return matures if matures > time else time
 
     def _ripen(self) -> None:
-        """Let forecasts whose maturity is past begin to age; this forecast is the first that counts."""
+        """Let forecasts whose maturity is past begin to age; their ages count from this forecast."""
         while self._ripening and self._ripening[0][0] < self.clock:
             _, issued, slot = heapq.heappop(self._ripening)
             if self.issued[slot] == issued:
@@ -297,7 +297,7 @@ class OpenForecasts:
     def unseen_share(self, *, keep: bool = False) -> float:
         """Return the share of outcomes that cannot have been seen yet, for the next forecast.
 
-        Computed anew once there are about 3 % more labels or forecasts; only a forecast may `keep` it until then.
+        It is computed again after about 3 % more labels or forecasts; with `keep` the present value is used until then.
         """
         if not self.labels:
             return 1.0
@@ -319,7 +319,7 @@ class OpenForecasts:
     def book(
         self, ids: "Sequence[Id] | None", y: Sequence[float], times: Sequence[float] | None, weighted: int = 0
     ) -> None:
-        """Record forecasts whose labels came at once and were learned, so many of them with a weight."""
+        """Record forecasts whose labels came at once and were learned; `weighted` of them had a weight."""
         n = len(y)
         self.labels += n
         self.weighted += weighted
@@ -339,7 +339,7 @@ class OpenForecasts:
             self._pass(n, None if times is None else times[-1])
 
     def _pass(self, forecasts: int, time: float | None) -> None:
-        """Count forecasts that are closed already; each was open when the limits were looked at."""
+        """Count forecasts that are closed already; each was open when the limits were applied."""
         self.forecasts += forecasts
         self.clock = self.clock if time is None else time
         self.expire(closed=1)
@@ -388,7 +388,7 @@ class OpenForecasts:
         self.held -= self.arrived[slot] == ARRIVED
         self.issued[slot] = FREE
         self._vacated.append(slot)
-        for _ in range(STALE):  # a few with each: a million that end together would keep one forecast waiting
+        for _ in range(STALE):  # a few with each: a million that end together would delay one forecast
             if not self._ripening or self.issued[self._ripening[0][2]] == self._ripening[0][1]:
                 return
             heapq.heappop(self._ripening)
@@ -400,10 +400,10 @@ class OpenForecasts:
             self._vacated.clear()
 
     def find(self, id: Id, y: float, time: float, passed: tuple[float, int] = (-math.inf, FREE)) -> int | None:
-        """Return the slot a label is for; None for a repeated label; raise for one that cannot be right.
+        """Return the slot of a label's forecast, or None for a repeated label. Raises for an invalid label.
 
-        Labels that are to arrive before `passed`, or before this one, count as arrived. CORRECTION for one that comes
-        after its forecast is learned as silence, and contradicts that.
+        Labels that are to arrive before `passed`, or before this one, count as arrived. Returns CORRECTION for a label
+        that contradicts the silence learned for its forecast.
         """
         slot = self.opened.get(id)
         if id in self.silent or (slot is not None and self._falls_silent(slot, time, passed)):
@@ -433,7 +433,7 @@ class OpenForecasts:
         return self.maturity.silence is not None and (matures < time or (matures, SILENCES + issued) < passed)
 
     def _report(self, id: Id, slot: int | None) -> tuple[float, int, float] | None:
-        """Return the time, number and label of a report that is planned for after the maturity, if there is one."""
+        """Return the time, number and label of a report planned for after the maturity, or None."""
         if slot is None or self.due[slot] != self.due[slot]:
             return self.reports.get(id)
         return self.due[slot], self.issued[slot], self.y[slot]
@@ -441,7 +441,7 @@ class OpenForecasts:
     def _after_silence(
         self, id: Id, y: float, report: tuple[float, int, float] | None, time: float, passed: tuple[float, int]
     ) -> int | None:
-        """Return CORRECTION for a label that differs from silence and from any later report, else None."""
+        """Return CORRECTION for a label that differs from silence and from any later report; otherwise None."""
         silence = self.maturity.silence
         if report is not None and report[2] != silence and (report[0] < time or report[:2] < passed):
             self.compare(id, y, report[2])
@@ -494,15 +494,15 @@ class OpenForecasts:
         return slots
 
     def passed_by(self, id: Id, slot: int, time: float) -> tuple[float, int]:
-        """Return until when labels have arrived once a label is delivered to what `find` returned."""
+        """Return the time and number up to which labels have arrived once this label is delivered."""
         if slot == CORRECTION:
             return time if id in self.opened else -math.inf, FREE
         return time, self.passed_number(self.issued[slot])
 
     def passed_number(self, number: int) -> int:
-        """Return which labels of the same moment have arrived with that of a forecast: those of earlier ones, or none.
+        """Return up to which number labels of the same time have arrived with that of a forecast; FREE if none have.
 
-        Where bursts are shuffled, labels of one moment are learned together, later.
+        Where bursts are shuffled, labels of one time are learned together, later.
         """
         return number if self.maturity.burst is None else FREE
 
@@ -516,7 +516,7 @@ class OpenForecasts:
         return self.limits.lifetime is not None and time - self._age_from(slot) > self.limits.lifetime
 
     def deliver_alone(self, slot: int, y: float, time: float, weight: float = 1.0) -> bool:
-        """Enter a label that concerns no other and is to be learned now; otherwise return False and change nothing."""
+        """Enter a label that is learned now and affects no other; otherwise return False and change nothing."""
         matures = self.matures[slot]
         if self._ahead or self._ready or self.patience is not None or matures == matures or self._waits_for(time):
             return False
@@ -525,7 +525,7 @@ class OpenForecasts:
         return True
 
     def deliver(self, slot: int, y: float, time: float, weight: float = 1.0) -> Iterator[int]:
-        """Enter a label, after all that were to arrive or mature before; yield the slots to be learned now."""
+        """Enter a label, after all that arrive or mature before it; yield the slots to be learned now."""
         self.y[slot], self.due[slot], self.weight[slot] = y, time, weight
         if self._waits_for(time):
             yield from self._until((time, FREE))
@@ -541,16 +541,16 @@ class OpenForecasts:
             yield from self._released()
 
     def _waits_for(self, time: float) -> bool:
-        """Return whether a label at a time is learned with others of that time, once the clock has passed it."""
+        """Return whether a label is learned with the others of its time, once the clock has passed that."""
         return self.maturity.burst is not None and time == time
 
     def _learned_at(self, slot: int) -> float:
-        """Return when a label is learned that has arrived and waits."""
+        """Return when an arrived label is learned."""
         due, matures = self.due[slot], self.matures[slot]
         return due if self._waits_for(due) and not matures > due else matures
 
     def next_due(self, before: float) -> int:
-        """Return what is next to be learned before a forecast made at a time, FREE if nothing is.
+        """Return the slot of the next label to be learned before a forecast made at a time, FREE without one.
 
         Without patience, and without bursts.
         """
@@ -562,14 +562,14 @@ class OpenForecasts:
         return FREE
 
     def earliest(self) -> float:
-        """Return the time of what is next to arrive, mature or fall silent; infinity if nothing is."""
+        """Return the time at which the next label arrives, matures or becomes silence; infinity without one."""
         ahead = self._ahead
         while ahead and self.issued[ahead[0][2]] != ahead[0][1] % SILENCES:  # it was closed meanwhile
             heapq.heappop(ahead)
         return ahead[0][0] if ahead else math.inf
 
     def fall_due(self, before: float) -> Iterator[int]:
-        """Yield what is to be learned before a forecast is made at a time (NaN if that is not known)."""
+        """Yield the slots of labels to be learned before a forecast made at a time (NaN if unknown)."""
         if before == before:
             yield from self._until((before, FREE))
         yield from self._released()
@@ -590,7 +590,7 @@ class OpenForecasts:
                 yield from self._released()
 
     def _together(self, when: float, burst: int) -> Iterator[int]:
-        """Yield what is learned of one moment: in order of issue, or hashed from ids if it is a burst."""
+        """Yield the slots of labels of one time: in order of issue, or hashed from ids if it is a burst."""
         slots_due: dict[int, None] = {}
         while self._ahead and self._ahead[0][0] == when:
             slots_due[self._handed_on(heapq.heappop(self._ahead))] = None
@@ -608,7 +608,7 @@ class OpenForecasts:
         if self.issued[slot] != issued:
             return FREE
         if self.arrived[slot]:
-            return slot if when == self._learned_at(slot) else FREE  # else it was to arrive now, but came by hand
+            return slot if when == self._learned_at(slot) else FREE  # else it was delivered before
         if when != self.due[slot]:
             return FREE
         if self._is_late(slot, when):  # refused as by hand; the forecast expires by the clock
@@ -618,7 +618,7 @@ class OpenForecasts:
         return slot if self._arrives(slot) else FREE
 
     def _fell_silent(self, slot: int, issued: int) -> bool:
-        """Use silence as the label of a forecast whose maturity is past, unless it has one or is closed."""
+        """Use silence as the label of a forecast whose maturity is past, unless it has a label or is closed."""
         if self.issued[slot] != issued or self.arrived[slot]:
             return False
         silence, y, due = self.maturity.silence, self.y[slot], self.due[slot]
@@ -648,15 +648,15 @@ class OpenForecasts:
         return True
 
     def _released(self) -> Iterator[int]:
-        """Yield labels for which no earlier forecast need be waited for any longer."""
+        """Yield the slots of labels that no longer wait for an earlier forecast."""
         while self._ready and self._ready[0][0] < self._front():
             issued, slot = heapq.heappop(self._ready)
             if self.issued[slot] == issued:
                 yield slot
 
     def _front(self) -> int:
-        """Return which forecast is the first that others wait for."""
-        assert self.patience is not None, "only then do labels wait for others"
+        """Return the number of the first forecast that labels of later ones wait for."""
+        assert self.patience is not None, "labels wait for others only with patience"
         far = self.forecasts - 1 - self.patience
         while self._awaited:
             issued, slot = self._awaited[0]
@@ -666,7 +666,7 @@ class OpenForecasts:
         return self.forecasts
 
     def close(self, slot: int) -> float:
-        """Record that a label is learned, and how long it took; return it."""
+        """Record that a label is learned, and its delay; return the label."""
         y, due, time = self.y[slot], self.due[slot], self.time[slot]
         delay = self.forecasts - self.issued[slot] - 1
         self.labels += 1
@@ -740,7 +740,7 @@ class OpenForecasts:
         return ordered
 
     def frozen(self) -> "OpenForecasts":
-        """Return what `to_state` needs, as it is now: columns, ids and counts, not the queues."""
+        """Return a copy with all that `to_state` needs: columns, ids and counts, not the queues."""
         still = copy.copy(self)
         for name in (*COLUMNS, "ids", "labelled", "expired", "silent", "reports"):
             setattr(still, name, copy.copy(getattr(self, name)))
@@ -810,7 +810,7 @@ class OpenForecasts:
         return open_forecasts
 
     def _restore_silence(self, arrays: Any) -> None:
-        """Restore which labels were silence, and which reports are to come."""
+        """Restore the labels that were silence, and the planned reports."""
         self.silent = {*unpacked(arrays["silent.ids"])}
         ids, of = unpacked(arrays["reports.ids"]), arrays["reports.of"].tolist()
         if len(ids) != len(of) or not self.silent <= self.labelled.keys() or not {*ids} <= self.silent:
@@ -819,7 +819,7 @@ class OpenForecasts:
         self._reports_ahead = sorted((when, issued, id) for id, (when, issued, _) in self.reports.items())
 
     def _restore_delays(self, state: State) -> None:
-        """Restore how long labels took, and which came earlier."""
+        """Restore the delays of labels, and the order of arrival within pairs."""
         names = ("seen", "lost", "longest")
         self.delays = OutcomeDelays.from_arrays({name: state.arrays[f"delays.{name}"] for name in names})
         self.arrival_order.restore(state.arrays["pairs.halves"])
@@ -853,5 +853,5 @@ class OpenForecasts:
             self._start_aging(slot, self.since[slot])
 
     def _age(self, slot: int) -> tuple[int, bool, float]:
-        """Return what puts forecasts in the order in which they began to age: those that ripened came second."""
+        """Return the sort key of the order in which forecasts began to age: those that matured came second."""
         return self.since[slot], self.matures[slot] > self.time[slot], self._age_from(slot)

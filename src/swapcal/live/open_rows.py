@@ -1,4 +1,4 @@
-"""`OpenRows`: rows of open forecasts, packed; what is needed to learn their labels, and no more."""
+"""`OpenRows`: rows of open forecasts, packed: only the data needed to learn their labels."""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ from swapcal.live.learner import Learner, put_scores_of_one
 BITS = np.dtype(np.uint64)
 SOME = 1024  # rows unpacked at once
 SPARE = 4  # half-words by which a block is wider than the longest row so far
-BLOCK = 1 << 13  # slots of a block: what is copied when rows become more or longer, a few megabytes
+BLOCK = 1 << 13  # slots of a block, a few megabytes: so much is copied when rows become more or longer
 FIRST = np.zeros(1, np.int64)
 Which = slice | Flags
 pack_one, unpack_one, delta_encode_one = DirectCall(pack_rows), DirectCall(unpack_rows), DirectCall(delta_encode)
@@ -28,8 +28,8 @@ pack_one, unpack_one, delta_encode_one = DirectCall(pack_rows), DirectCall(unpac
 class OpenRows(Writable):
     """Keeps rows in numbered slots and returns them bit for bit.
 
-    The coordinates of scores are not kept: they follow from the issued values. Nor are the scores given and the draws,
-    which only issuing needs.
+    The coordinates of scores are not kept: they follow from the issued values. The scores given and the draws are not
+    kept: only issuing needs them.
     """
 
     def __init__(self, learner: Learner) -> None:
@@ -37,16 +37,16 @@ class OpenRows(Writable):
         self._first = 1 + len(learner.contexts.reserved_weights)
         self._known = blank_known()
         self._blocks: list[Halves] = []
-        """BLOCK slots each, the last one perhaps fewer: a million rows become one more without being copied"""
+        """BLOCK slots each, the last one perhaps fewer: one more row does not copy the other blocks"""
         self._slots = 0
         self._sizes: tuple[int, int] | None = None
         self._work = np.zeros(0, np.uint16)
         self._number = np.zeros(1)
         self._slot = np.zeros(1, np.int64)
         self._one: tuple[Row, tuple[Any, ...]] | None = None
-        """room for one row, and its arrays as they are unpacked to"""
+        """room for one row, and the arrays to unpack it into"""
         self._issued: tuple[Row, tuple[Any, ...], tuple[Keys, Keys, Keys]] | None = None
-        """the row that was put alone last, its arrays as they are packed, and room for what is delta-encoded"""
+        """the single row that was put last, its arrays in the order of packing, and room for delta encoding"""
 
     def __getstate__(self) -> dict[str, Any]:
         """Return all but the rooms for one row: a copy's arrays would no longer be views of each other."""
@@ -58,7 +58,7 @@ class OpenRows(Writable):
         return max((block.strides[0] for block in self._blocks), default=0)
 
     def put_one(self, row: Rows, slot: int, size: int) -> None:
-        """Keep the only row of some rows in a slot, of which there are `size` in all."""
+        """Keep a single row in a slot; there are `size` slots in all."""
         if type(row) is not Row:
             self.put(row, FIRST, np.array([slot]), size)
             return
@@ -73,7 +73,7 @@ class OpenRows(Writable):
         self._pack(slot // BLOCK, parts, FIRST, self._slot, pack_one.call)
 
     def put(self, rows: Rows, chosen: Integers, slots: Integers, size: int) -> None:
-        """Keep the chosen rows in slots, of which there are `size` in all."""
+        """Keep the chosen rows in slots; there are `size` slots in all."""
         self._make_slots(size)
         rows = _with_groups(rows)
         self._make_work(rows)
@@ -135,7 +135,7 @@ class OpenRows(Writable):
         return row
 
     def get(self, slots: Integers) -> Rows:
-        """Return rows as they were put; of many some at a time, so that other threads take turns between."""
+        """Return rows as they were put; many are read in parts, so that other threads run in between."""
         rows = self.blank(len(slots))
         for k in range(0, len(slots), SOME):
             self.fill(rows.cut(k, min(k + SOME, len(slots))), slots[k : k + SOME])
@@ -187,7 +187,7 @@ class OpenRows(Writable):
         return one
 
     def frozen(self) -> "OpenRows":
-        """Return these rows as they are now, to be unpacked while others take their slots: only bytes are copied."""
+        """Return a copy of these rows, to be unpacked while their slots are used again: only bytes are copied."""
         still = OpenRows(self.learner)
         still._blocks, still._slots = [block.copy() for block in self._blocks], self._slots
         still._known = copy.deepcopy(self._known)
@@ -195,11 +195,11 @@ class OpenRows(Writable):
         return still
 
     def _sizes_now(self) -> tuple[int, int]:
-        """Return how many coordinates and entries rows have: as many as there are now, unless it was frozen."""
+        """Return the number of coordinates and entries of rows: the present one, or that of the frozen copy."""
         return self._sizes or (self.learner.contexts.dim, self.learner.contexts.entries)
 
     def blank(self, n: int) -> Rows:
-        """Return room for n rows, with as many coordinates and entries as there are now."""
+        """Return room for n rows with the present number of coordinates and entries."""
         experts, contexts, (dim, entries) = self.learner.experts, self.learner.contexts, self._sizes_now()
         return Rows(
             x=np.zeros((n, dim)),
@@ -236,7 +236,7 @@ def _resized(packed: Halves, slots: int, width: int) -> Halves:
 
 
 def _with_groups(rows: Rows) -> Rows:
-    """Return rows whose groups stand before the entries, as entries of value 1, which are packed into nothing."""
+    """Return rows with their groups before the entries, as entries of value 1, which take no space when packed."""
     if not rows.groups.shape[1]:
         return rows
     ones = (rows.groups != 0).astype(np.float64)

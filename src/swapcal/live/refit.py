@@ -1,4 +1,4 @@
-"""`Refit`: any batch classifier as a model of `Live`, fitted again on what was learned, less and less often."""
+"""`Refit`: any batch classifier as a model of `Live`, fitted again at growing intervals."""
 
 import inspect
 import math
@@ -92,7 +92,7 @@ class Matrix:
         self._table[: len(old), : old.shape[1]] = old
 
     def between(self, first: int, end: int, width: int) -> Array:
-        """Return rows by their numbers from the beginning, the dropped ones left out; so many columns of them."""
+        """Return rows by their numbers from the beginning, without the dropped ones; the first `width` columns."""
         return self._table[max(0, first - self.dropped) : end - self.dropped, :width].copy()
 
     @property
@@ -101,7 +101,7 @@ class Matrix:
         return tuple(map(len, self.codes.values()))
 
     def rows(self, records: Sequence[Mapping[str, Any]], sizes: Sequence[int]) -> Array:
-        """Return records as rows, as they were when columns had so many categories; what came later is missing."""
+        """Return records as rows with columns of these numbers of categories; later categories are missing values."""
         out = np.full((len(records), len(sizes)), np.nan)
         for j, ((name, codes), size) in enumerate(zip(self.codes.items(), sizes, strict=False)):
             out[:, j] = [_number(record.get(name), codes, size) for record in records]
@@ -132,7 +132,7 @@ def _number(value: Any, codes: Mapping[str, int], size: int) -> float:
     return math.nan if number is None else float(number)
 
 
-# `Refit`: any batch classifier as a model of `Live`, fitted anew on what was learned, less and less often.
+# `Refit`: any batch classifier as a model of `Live`, fitted again at growing intervals.
 
 AHEAD = 4096  # rows forecast by one call of the classifier
 BACKGROUND_SHARE = 20  # a fit in the background is used once a twentieth more has been learned
@@ -143,7 +143,7 @@ class Fits(NamedTuple):
 
     fits: int
     rows: int
-    """that the present classifier was fitted on"""
+    """on which the present classifier was fitted"""
     seconds: float
     """of fitting; in the background, not of waiting"""
 
@@ -153,24 +153,24 @@ class RefitPlan(NamedTuple):
 
     rows: int
     sizes: tuple[int, ...]
-    """categories that the columns had then"""
-    speaks: int
-    """number of labels from which on it is used"""
+    """numbers of categories of the columns at that time"""
+    used_from: int
+    """number of labels at which it is used"""
 
 
 class Refit:
     """A classifier fitted on all rows learned so far, or the last of them, at 500, 600, 720, … labels.
 
     Before the first fit, and while only one class was seen, it forecasts the rate of known labels. A new fit is used
-    as soon as it is done; in the background once a twentieth more labels were learned, and is waited for if it is not
-    done by then. Which fit is used depends on the number of labels alone, so a replayed stream has the same forecasts.
+    at once; a fit in the background is used when a twentieth more labels were learned, if necessary after waiting for
+    it. The fit in use depends only on the number of labels, so a replayed stream has the same forecasts.
 
     Parameters
     ----------
     estimator : with `fit` and `predict_proba`, of scikit-learn, LightGBM or like them; it is cloned, not changed. Give
-        it a `random_state`, or no two runs are alike. Numbers reach it as they are, missing values as NaN, and
-        categories as numbers in order of appearance; HistGradientBoosting and LightGBM are told which columns these
-        are, unless the estimator names its own.
+        it a `random_state` for reproducible runs. Numbers are passed on unchanged, missing values as NaN, and
+        categories as numbers in order of appearance; for HistGradientBoosting and LightGBM these columns are declared
+        as categorical, unless the estimator declares its own.
     first, growth : number of labels at the first fit, and the factor from one to the next.
     last : rows to fit on, the latest; by default all.
     background : fit in another thread while forecasts go on.
@@ -199,17 +199,17 @@ class Refit:
         if not 1.0 < growth < math.inf:
             raise ValueError(f"growth: given {growth!r}, expected a number above 1")
         self.estimator = estimator
-        self.first = _validate.dimension(first)
+        self.first = _validate.count("first", first)
         self.growth = float(growth)
-        self.last = None if last is None else _validate.dimension(last)
+        self.last = None if last is None else _validate.count("last", last)
         self.background = background
         self._matrix = Matrix(self.last)
         self._y: list[float] = []
         self._ones = 0.0
         self._next = self.first
-        self._speaking: RefitPlan | None = None
+        self._plan: RefitPlan | None = None
         self._fitted: Any = None
-        self._coming: RefitPlan | None = None
+        self._next_plan: RefitPlan | None = None
         self._future: Future[tuple[Any, float]] | None = None
         self._fits, self._seconds = 0, 0.0
         self._announced: list[Mapping[str, Any]] = []
@@ -223,8 +223,8 @@ class Refit:
         return len(self._matrix)
 
     def status(self) -> Fits:
-        """Return how often it was fitted, on how many rows, and how long that took."""
-        return Fits(self._fits, 0 if self._speaking is None else self._speaking.rows, self._seconds)
+        """Return the number of fits, their rows and their time."""
+        return Fits(self._fits, 0 if self._plan is None else self._plan.rows, self._seconds)
 
     def __repr__(self) -> str:
         return f"Refit({type(self.estimator).__name__}; {self._about()})"
@@ -254,8 +254,8 @@ class Refit:
         return self._ahead[turn]
 
     def _predict(self, records: Sequence[Mapping[str, Any]]) -> Array:
-        assert self._speaking is not None, "a classifier was fitted"
-        predicted = self._fitted.predict_proba(self._matrix.rows(records, self._speaking.sizes))
+        assert self._plan is not None, "a classifier was fitted"
+        predicted = self._fitted.predict_proba(self._matrix.rows(records, self._plan.sizes))
         where = [float(c) for c in self._fitted.classes_].index(1.0)
         chances: Array = np.clip(np.nan_to_num(np.asarray(predicted, np.float64)[:, where], nan=0.5), 0.0, 1.0)
         return chances
@@ -266,7 +266,7 @@ class Refit:
         self._y.append(float(y >= 0.5))
         self._y = self._y[-self.last :] if self.last is not None and len(self._y) > 2 * self.last else self._y
         self._ones += y
-        if self._coming is not None and self.labels >= self._coming.speaks:
+        if self._next_plan is not None and self.labels >= self._next_plan.used_from:
             self._switch()
         if self.labels >= self._next:
             self._begin()
@@ -275,16 +275,16 @@ class Refit:
         n = self.labels
         self._next = max(n + 1, math.ceil(self.growth * n))
         later = max(1, n // BACKGROUND_SHARE) if self.background else 0
-        self._coming = RefitPlan(n, self._matrix.sizes, min(n + later, self._next))
+        self._next_plan = RefitPlan(n, self._matrix.sizes, min(n + later, self._next))
         self._start()
         if not self.background:
             self._switch()
 
     def _start(self) -> None:
-        """Fit the classifier that is coming, here or in another thread."""
-        assert self._coming is not None, "one is coming"
+        """Fit the next classifier, here or in another thread."""
+        assert self._next_plan is not None, "a fit was started"
         self._future = Future()
-        table = *self._table(self._coming), self._coming.sizes
+        table = *self._table(self._next_plan), self._next_plan.sizes
         if self.background:
             pool = ThreadPoolExecutor(1)
             self._future = pool.submit(_fit, self.estimator, *table)
@@ -301,29 +301,29 @@ class Refit:
 
     def _switch(self) -> None:
         """Switch to the new classifier, and drop forecasts that the old one made in advance."""
-        assert self._future is not None, "one is coming"
+        assert self._future is not None, "a fit was started"
         fitted, seconds = self._future.result()
         if fitted is not None:
-            self._fitted, self._speaking = fitted, self._coming
+            self._fitted, self._plan = fitted, self._next_plan
             self._fits += 1
             self._ahead = {}
         self._seconds += seconds
-        self._coming, self._future = None, None
+        self._next_plan, self._future = None, None
 
     def save(self, path: "str | os.PathLike[str]") -> None:
-        """Write the rows and what is to be fitted on them; `load` fits again, so nothing but numbers is stored."""
+        """Write the rows and the plan of fits; `load` fits again, so only numbers are stored."""
         n = min(len(self._y), len(self._matrix) - self._matrix.dropped)
         table = self._matrix.between(self.labels - n, self.labels, self._matrix.width)
         own = {"first": self.first, "growth": self.growth, "last": self.last, "background": self.background}
         counts = {"labels": self.labels, "ones": self._ones, "next": self._next, "fits": self._fits}
         codes = [[name, [*known]] for name, known in self._matrix.codes.items()]
-        fits = {"speaking": self._speaking, "coming": self._coming, "seconds": self._seconds}
+        fits = {"speaking": self._plan, "coming": self._next_plan, "seconds": self._seconds}
         manifest = {"settings": own, "counts": counts, "codes": codes, "plan": fits}
         archive.write(path, FILE, {"rows": table, "y": np.array(self._y[len(self._y) - n :])}, manifest)
 
     @classmethod
     def load(cls, path: "str | os.PathLike[str]", estimator: Any) -> Self:
-        """Return what `save` wrote, fitting the estimator, which must be an equal one, on the rows it was fitted on."""
+        """Return the model that `save` wrote, with `estimator`, which must be an equal one, fitted on the same rows."""
         return archive.load(path, FILE, lambda state: cls._restored(state, estimator))
 
     @classmethod
@@ -336,10 +336,10 @@ class Refit:
         refit._y, refit._ones, refit._next = arrays["y"].tolist(), counts["ones"], counts["next"]
         refit._fits, refit._seconds = counts["fits"], plan["seconds"]
         if plan["speaking"] is not None:
-            refit._speaking = _planned(plan["speaking"])
-            refit._fitted = _fit(estimator, *refit._table(refit._speaking), refit._speaking.sizes)[0]
+            refit._plan = _planned(plan["speaking"])
+            refit._fitted = _fit(estimator, *refit._table(refit._plan), refit._plan.sizes)[0]
         if plan["coming"] is not None:
-            refit._coming = _planned(plan["coming"])
+            refit._next_plan = _planned(plan["coming"])
             refit._start()
         return refit
 
@@ -356,12 +356,12 @@ def _fit(estimator: Any, X: Array, y: Array, sizes: Sequence[int]) -> tuple[Any,
         return None, 0.0
     start = time.perf_counter()
     fresh = clone(estimator)
-    categories = _told_categories(fresh, X, sizes)
-    X[:, np.isnan(X).all(axis=0)] = 0.0  # a column that is empty so far: some classifiers cannot bin it
+    categories = _declare_categories(fresh, X, sizes)
+    X[:, np.isnan(X).all(axis=0)] = 0.0  # some classifiers cannot bin a column without values
     return fresh.fit(X, y, **categories), time.perf_counter() - start
 
 
-def _told_categories(estimator: Any, X: Array, sizes: Sequence[int]) -> dict[str, Any]:
+def _declare_categories(estimator: Any, X: Array, sizes: Sequence[int]) -> dict[str, Any]:
     """Set HistGradientBoosting's categorical columns, unless they are set; return the arguments of LightGBM's `fit`."""
     knobs = estimator.get_params()
     own = knobs.get("categorical_features", "no such knob")
@@ -373,7 +373,7 @@ def _told_categories(estimator: Any, X: Array, sizes: Sequence[int]) -> dict[str
 
 
 def _categories(X: Array, sizes: Sequence[int], most: float = math.inf) -> list[int]:
-    """Return the columns that hold the numbers of at most so many categories, and no other numbers."""
+    """Return the columns with the numbers of at most `most` categories and no other numbers."""
     columns = ((j, size, X[~np.isnan(X[:, j]), j]) for j, size in enumerate(sizes) if 0 < size <= most)
     return [j for j, size, held in columns if ((held >= 0) & (held < size) & (held == np.floor(held))).all()]
 

@@ -28,7 +28,7 @@ from swapcal.live.validation import Id
 
 
 class Learned(NamedTuple):
-    """n labels in the order in which they were learned."""
+    """n labels in the order in which they were learned, with their forecasts."""
 
     ids: list[Id]
     y: Array
@@ -39,22 +39,22 @@ class Learned(NamedTuple):
     scores: Array
     """(n, number of scores and models) the users' own, as used: within 10⁻⁴ of 0 and 1, ½ where missing"""
     silent: Flags | None = None
-    """(n,) which were learned as silence, without a report; None if none was"""
+    """(n,) true for labels learned as silence, without a report; None if there is none"""
     weight: Array | None = None
     """(n,) how often each label counts; None if each counts once"""
 
     def in_units(self, span: Span) -> "Learned":
-        """Return the same on the scale of outcomes in a range; they were shares of it."""
+        """Return the labels and forecasts, which are shares of the range, on the scale of the outcomes."""
         y, p, mean, experts, scores = map(span.values, (self.y, self.p, self.mean, self.experts, self.scores))
         return self._replace(y=y, p=p, mean=mean, experts=experts, scores=scores)
 
 
-# `Trace`: everything about a run.
+# `Trace`: a run in detail.
 
 
 @dataclass(frozen=True)
 class Trace:
-    """Everything about a run: the forecasts, the contexts, and each expert's probabilities."""
+    """A run in detail: the forecasts, the contexts, and each expert's probabilities."""
 
     forecast: Forecast
     x: Array
@@ -75,7 +75,7 @@ class Trace:
 
 @dataclass
 class EventBatch:
-    """Encoded rows, and what else is known of the events."""
+    """Encoded rows with their labels, ids, times and records."""
 
     rows: Rows
     y: Array
@@ -83,7 +83,7 @@ class EventBatch:
     names: "list[Id] | None"
     event_times: EventTimes
     records: "list[Mapping[str, Any]] | None" = None
-    """as outside models want them; None if there are no models"""
+    """the records as mappings for outside models; None if there are no models"""
     watched: "list[Values] | None" = None
     """the monitor's columns of them; None if there is no monitor"""
     marks: "list[int] | None" = None
@@ -110,7 +110,7 @@ class EventBatch:
         )
 
 
-# `ScoreHistory`: how the forecasts did over time, in bounded memory.
+# `ScoreHistory`: errors of the forecasts over time, in bounded memory.
 
 STRETCHES = 64
 FIRST_LENGTH = 16
@@ -129,7 +129,7 @@ class Stretch:
     base_error: float = 0.0
 
     def in_units(self, span: Span) -> "Stretch":
-        """Return the sums on the scale of outcomes in a range; they were of shares of it."""
+        """Return the sums, which are of shares of the range, on the scale of the outcomes."""
         y, mean = (span.low * self.n + span.width * each for each in (self.y, self.mean))
         squares = (span.width**2 * each for each in (self.variance, self.error, self.base_error))
         return Stretch(self.last, self.n, y, mean, *squares)
@@ -150,8 +150,8 @@ class Stretch:
 class ScoreHistory:
     """Stretches of equally many labels; when there are 64, neighbours are joined and new ones are twice as long.
 
-    For people to look at: not part of the state, it starts anew in an object that was loaded. The base rate that a
-    forecast is compared with is (ones + ½)/(labels + 1) of the labels before its own.
+    It serves pictures only and is not part of the state: it is empty in a loaded object. A forecast is compared with
+    the base rate (ones + ½)/(labels + 1) of the labels before its own.
 
     Examples
     --------
@@ -209,7 +209,7 @@ class ScoreHistory:
             self._length *= 2
 
     def stretches(self) -> list[Stretch]:
-        """Return what is known; the last stretch is between half as long and one and a half times as the others."""
+        """Return all stretches; the last is between half as long and one and a half times as long as the others."""
         done, now = self._done, self._now
         if not now.n:
             return [*done]
@@ -289,7 +289,7 @@ class Scheduler(Writable):
         return row
 
     def learn_one(self, slot: int, y: float, time: float, weight: float = 1.0) -> None:
-        """Let a label arrive and learn it, and what else is due; as `deliver` and `flush`."""
+        """Enter a label, and learn it and all others that are due; as `deliver` and `flush`."""
         watched = self.watcher is not None or self.monitor_feed is not None or self.learner.models
         if watched or not self.open_forecasts.labels or not self.open_forecasts.deliver_alone(slot, y, time, weight):
             self.deliver(slot, y, time, weight)
@@ -305,9 +305,9 @@ class Scheduler(Writable):
         self.open_forecasts.reuse()
 
     def step(self, batch: EventBatch, between: "Callable[[int], None] | None" = None) -> None:
-        """Forecast the rows of a batch and learn what falls due before each, in order.
+        """Forecast the rows of a batch, and learn the labels that are due before each, in order.
 
-        What comes between the rows is done by `between`, which is called with each row's number and, last, theirs.
+        `between` is called before each row with its number, and after the last with the number of rows.
         """
         self.open_forecasts.keep_calendar(batch.event_times.dated)
         if between is not None:
@@ -330,7 +330,7 @@ class Scheduler(Writable):
             return
         for a, b in equal_stretches(np.isnan(y)):
             if not math.isnan(y[a]) and not open_forecasts.labels and self.learner.unseen.named:
-                yield a, a + 1, False  # before anything is known the belief is forecast
+                yield a, a + 1, False  # before any label is known the prior is forecast
                 a += 1
             if math.isnan(y[b - 1]) or not self._sees_everything():
                 yield a, b, False
@@ -338,13 +338,13 @@ class Scheduler(Writable):
                 yield from ((c, min(c + PIECE, b), True) for c in range(a, b, PIECE))
 
     def _sees_everything(self) -> bool:
-        """Return whether no forecast allows for unseen outcomes, as long as labels come at once."""
+        """Return whether forecasts need no allowance for unseen outcomes while labels come at once."""
         open_forecasts = self.open_forecasts
         everything = not (open_forecasts.opened or open_forecasts.expiries)
         return everything or (open_forecasts.labels > 0 and self._factor() == 1.0)
 
     def _step_through(self, batch: EventBatch, between: "Callable[[int], None] | None" = None) -> None:
-        """Let each row take a slot; its label may come at any time."""
+        """Give each row a slot; its label may come at any time."""
         open_forecasts, event_times, unknown = self.open_forecasts, batch.event_times, [math.nan] * len(batch.y)
         times, dues, matures = (unknown if each is None else each.tolist() for each in event_times[:3])
         at_once = event_times.due is None
@@ -366,7 +366,7 @@ class Scheduler(Writable):
         self._batch = None
 
     def _step_at_once(self, batch: EventBatch) -> None:
-        """Learn each label right after its forecast: no row takes a slot, which would make a run half as long again."""
+        """Learn each label right after its forecast, without slots, which would take half as much time again."""
         rows, y = batch.rows, batch.y
         for k, record in enumerate(batch.records or ()):
             self.learner.consult(rows, k, record)
@@ -397,7 +397,7 @@ class Scheduler(Writable):
         watched: "Values | None",
         weight: float = 1.0,
     ) -> int:
-        """Let the models forecast row k, and give it a slot, which is returned."""
+        """Call the models for row k, give it a slot, and return the slot."""
         if record is not None:
             self.learner.consult(rows, k, record)
         self._allowed = self.allowance(keep=True)
@@ -432,7 +432,7 @@ class Scheduler(Writable):
             self.flush()
 
     def deliver(self, slot: int, y: float, time: float, weight: float = 1.0) -> str:
-        """Enter a label that arrives; return whether it is among those learned now."""
+        """Enter a label that arrives; return "learned" if it is learned now, else "held"."""
         outcome = HELD
         for due in self.open_forecasts.deliver(slot, y, time, weight):
             outcome = LEARNED if due == slot else outcome
@@ -440,13 +440,13 @@ class Scheduler(Writable):
         return outcome
 
     def correct(self, id: Id, y: float, time: float) -> str:
-        """Take a report that comes after its forecast is learned as silence: it is counted, and teaches nothing."""
+        """Count a report that comes after its forecast was learned as silence; nothing is learned from it."""
         for due in self.open_forecasts.correct(id, y, time):
             self._learn(due)
         return CORRECTED
 
     def settle(self, before: float, most: int) -> int:
-        """Learn what falls due before a time, at most so many labels; return how many."""
+        """Learn at most `most` labels that are due before a time; return their number."""
         labels = self.open_forecasts.labels
         for due in self.open_forecasts.fall_due(before):
             self._learn(due)
@@ -464,7 +464,7 @@ class Scheduler(Writable):
             self._learn(due)
 
     def _learn(self, slot: int) -> None:
-        """Close a forecast: learn its label with what its row was then."""
+        """Close a forecast, and learn its label with the row as it was forecast."""
         if self.open_forecasts.labels == 0:
             self._expect_late(self.open_forecasts.forecasts - self.open_forecasts.issued[slot] - 1)
         fresh = slot in self._fresh
@@ -489,7 +489,7 @@ class Scheduler(Writable):
             self.learner.expect_late(late)
 
     def _teach(self, slot: int, y: float) -> None:
-        """Let outside models learn, last: what one of them raises must not undo the rest."""
+        """Teach outside models last: an exception of theirs must not undo the rest."""
         record = self.records.pop(slot, None)
         if record is not None:
             row = self.row(slot)
@@ -511,10 +511,10 @@ class Scheduler(Writable):
             each.clear()
         self.open_forecasts.reuse()
         if learned is not None and self.watcher is not None:
-            self.watcher(learned)  # last: what it raises must not have the events stepped through again
+            self.watcher(learned)  # last: after its exception the events must not be stepped through again
 
     def _rows_at_hand(self) -> Rows:
-        """Return the rows of the events collected: those from the shelf, then those of the batch."""
+        """Return the rows of the events collected: those kept, then those of the batch."""
         fresh, late = len(self._fresh), len(self._late)
         if not fresh:
             return self.row(self._order[0]) if late == 1 else self.open_rows.get(np.array([*self._late]))
@@ -531,12 +531,12 @@ class Scheduler(Writable):
         return self._batch.cut(self._first, self._first + n)
 
     def _judge_scores(self, memory: Array, tickets: Array, y: Array, weights: Array) -> None:
-        """Add the squared errors of the users' scores, if there are any: its kernel is not compiled for nothing."""
+        """Add the squared errors of the users' scores; without scores the kernel is not compiled."""
         if self.learner.experts.scores:
             add_beside(self.score_sums, memory, tickets, y, weights)
 
     def _step_rows(self, rows: Rows) -> Learned | None:
-        """Forecast and learn, and feed the monitor; return what was learned, if there is a watcher."""
+        """Forecast and learn, and feed the monitor; return the labels learned, if there is a watcher."""
         order, labels, weights = self._row_numbers(), np.array(self._labels), np.array(self._weights)
         allowances = {len(self._late) + self._fresh[slot]: allowed for slot, allowed in self._moves.items()}
         self.learner.step(rows, order, labels, weights, allowances)
@@ -566,14 +566,14 @@ class Scheduler(Writable):
         return Learned(ids, y, rows.ticket[own, T_P], mean, rows.judged[own], scores, silent, weight)
 
     def _row_numbers(self) -> Integers:
-        """Return which of the rows at hand each event is about."""
+        """Return, for each event, its row among those collected."""
         fresh, late, n = self._fresh, self._late, len(self._late)
         if len(self._order) == 1:
             return FIRST
         return np.array([late[slot] if slot in late else n + fresh[slot] for slot in self._order])
 
     def _keep(self, rows: Rows, late: int) -> None:
-        """Give the batch the forecasts of its rows, and keep the rows that are still open."""
+        """Copy the forecasts to the batch's rows, and keep the rows that are still open."""
         batch = self._next_rows(len(self._fresh))
         self._first += len(batch)
         if late:
@@ -585,18 +585,18 @@ class Scheduler(Writable):
             self.open_rows.put(rows, chosen, slots, self.open_forecasts.slots)
 
     def to_state(self, open_rows: OpenRows, slots: Sequence[int]) -> State:
-        """Return what is kept of the forecasts open in these slots."""
+        """Return the rows kept for the open forecasts in these slots."""
         rows = open_rows.get(np.array(slots, np.int64))
         width = int(rows.dims.max(initial=0))
         arrays = {SAVED.get(name, name): getattr(rows, name) for name in self._saved()}
         return State(arrays | {"x": rows.x[:, :width].copy()}, {})
 
     def _saved(self) -> tuple[str, ...]:
-        """Return what files keep of open rows: groups only where there are learners of groups."""
+        """Return the names of the arrays of open rows in files: groups only with a learner of groups."""
         return KEPT if self.learner.contexts.hashed else KEPT[:-1]
 
     def restore(self, state: State) -> None:
-        """Take over what `to_state` returned, in the slots of open forecasts that were restored alike."""
+        """Restore the rows from `to_state`, into the first slots, in order of issue."""
         saved = {name: state.arrays[SAVED.get(name, name)] for name in self._saved()}
         n = len(saved["dims"])
         rows = self.open_rows.blank(n)

@@ -1,4 +1,4 @@
-"""`Status` of `Live`: labels that came, how late, what is unusual about them, errors of the issued levels."""
+"""`Status` of `Live`: labels, their delays, warnings about them, and errors of the issued levels."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import isclose, sqrt
@@ -10,13 +10,13 @@ from swapcal.arrays import Array
 from swapcal.bounds import coin_wealth, ville
 from swapcal.engine.certificate import IssuedErrors
 
-ENOUGH = 20  # outcomes of one kind, before that is remarkable; of either kind, before forecasts and scores are compared
+ENOUGH = 20  # outcomes of one kind before a warning; of either kind before forecasts and scores are compared
 NORMAL = 1.96
 ONCE = range(4)
 
 
 class ScoreBeside(NamedTuple):
-    """A given score against the mean forecasts: squared errors, the forecasts' less its own, and a 95 % interval."""
+    """A given score against the mean forecasts: Brier score, their difference, and a 95 % interval."""
 
     name: str
     labels: int
@@ -82,7 +82,7 @@ UNREMARKABLE: tuple[object, ...] = (0, 1.0, {}, (), None)
 
 
 class Status(NamedTuple):
-    """Label coverage and delay, and how far off the issued levels were.
+    """Label coverage and delay, and the errors of the issued levels.
 
     Delays count forecasts issued meanwhile, and time where times were given.
     """
@@ -100,41 +100,41 @@ class Status(NamedTuple):
     oldest_open: float
     """number of forecasts issued since the oldest one still open"""
     expired: int = 0
-    """forecasts given up unlabelled: forecasts = labels + open + expired"""
+    """forecasts that expired without a label: forecasts = labels + open + expired"""
     held: int = 0
     """open forecasts whose label has come, and waits for its maturity or for its turn"""
     silent: int = 0
-    """labels that were no reports: forecasts learned as `silence` because none had come at their maturity"""
+    """labels without a report: forecasts learned as `silence` because none had come at their maturity"""
     corrections: int = 0
-    """reports that came later and contradict it; what was learned stays"""
+    """later reports that contradict the silence learned, which is not changed"""
     missing: Mapping[str, int] = MappingProxyType({})
     """forecasts without a value of each declared score and group"""
     warnings: tuple[str, ...] = ()
-    """what to look at: scores and groups that are suddenly missing, by a plain threshold"""
+    """warnings: scores and groups that are suddenly missing, by a fixed threshold"""
     issued: IssuedErrors | None = None
     """exact errors of the issued levels p, not of the mean forecasts, as sums over labels; None before the first"""
     ones: float = 0.0
     """sum of the labels learned"""
     unseen: float = 1.0
-    """share of outcomes that take longer than any seen so far, by Kaplan and Meier: what they are cannot be known"""
+    """share π of outcomes that take longer than any seen so far, by Kaplan and Meier"""
     earlier: int = 0
-    """neighbouring forecasts with different labels of which the 1 was learned after the shorter delay"""
+    """pairs of neighbouring forecasts with different labels in which the 1 had the shorter delay"""
     later: int = 0
-    """the same of which the 0 was"""
+    """such pairs in which the 0 had the shorter delay"""
     weighted: int = 0
     """labels learned whose weight is not 1; all other figures here but `scores` count each label once"""
     low: float = 0.0
-    """least outcome there can be"""
+    """lower end of the range of outcomes"""
     high: float = 1.0
-    """largest outcome there can be"""
+    """upper end of the range of outcomes"""
     scores: tuple[ScoreBeside, ...] = ()
     """each given score, and model, against the mean forecasts by the Brier score, labels by their weights; a missing
     score counts as one half"""
     windowless: int = 0
-    """open forecasts without a maturity where silence is an outcome: it will never be learned of them"""
+    """open forecasts without a maturity where silence is a label: they are never learned as silence"""
 
     def sentences(self) -> list[str]:
-        """Return what is unusual about the labels known, each with what to do about it.
+        """Return warnings about the labels known, each with the setting that helps.
 
         Examples
         --------
@@ -172,9 +172,9 @@ class Status(NamedTuple):
         return display("Status", counts, facts | ({"look at": " ".join(self.warnings)} if self.warnings else {}))
 
 
-FALSE_ALARMS = 0.001  # probability that the order of arrival is ever found to matter where it does not
-ROUNDED = 1e-12  # what sums of outcomes may be off by, relative to them
-SMALL = 0.01  # a share of unseen outcomes that is not worth a sentence
+FALSE_ALARMS = 0.001  # probability of ever warning about the order of arrival where it does not matter
+ROUNDED = 1e-12  # relative rounding error of sums of outcomes
+SMALL = 0.01  # a smaller share of unseen outcomes gets no sentence
 
 
 def _one_kind(status: Status) -> Iterator[str]:

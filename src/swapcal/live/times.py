@@ -1,4 +1,4 @@
-"""When forecasts are made and outcomes known, and events of both kinds in the order in which they come."""
+"""Times of forecasts and outcomes, and events of both kinds in the order in which they come."""
 
 import math
 from collections.abc import Iterator
@@ -13,20 +13,20 @@ from swapcal.live.open_forecasts import FREE, OpenForecasts
 from swapcal.live.validation import Id, counted_rows, label_column, listed_ids, spread
 from swapcal.tables.values import are_dates, as_times, check_maturity, check_times, sized
 
-# `EventTimes`: when forecasts are made and labels known, as given by callers.
+# `EventTimes`: times of forecasts and labels, as given by callers.
 
 
 class EventTimes(NamedTuple):
-    """When forecasts are made, when their labels become known, and when they would be known whatever they are."""
+    """When forecasts are made, when their labels become known, and when they mature."""
 
     time: Array | None = None
     due: Array | None = None
     matures: Array | None = None
     dated: bool | None = None
-    """whether they are dates; None if that is not known"""
+    """whether they are dates; None if unknown"""
 
     def some(self, rows: Any) -> "EventTimes":
-        """Return those of the rows that an index picks."""
+        """Return the times of the rows that an index selects."""
         if self.time is None and self.due is None and self.matures is None:
             return self
         time, due, matures = (None if each is None else each[rows] for each in self[:3])
@@ -37,7 +37,7 @@ NO_TIMES = EventTimes()
 
 
 def read_event_times(open_forecasts: OpenForecasts, time: Any, label_time: Any, matures: Any, n: int) -> EventTimes:
-    """Return the moments of n rows, which go on from the clock. Raises ValueError for one that does not."""
+    """Return the times of n rows. Raises ValueError for one that is earlier than the clock."""
     window = open_forecasts.maturity.matures
     if time is None and label_time is None and matures is None and window is None:
         return NO_TIMES
@@ -49,7 +49,7 @@ def read_event_times(open_forecasts: OpenForecasts, time: Any, label_time: Any, 
 
 
 def read_arrivals(open_forecasts: OpenForecasts, time: Any, n: int) -> list[float]:
-    """Return when n labels came, NaN where that is not given."""
+    """Return when n labels came, NaN if unknown."""
     if time is None:
         return [math.nan] * n
     given = spread(time, n)
@@ -87,14 +87,14 @@ class Mixed(NamedTuple):
         return np.flatnonzero(self.asks)
 
     def labels_before(self, k: int, asking: list[int]) -> "list[tuple[Id, float, float, float]]":
-        """Return the labels that come between a forecast and the one before it; behind the last there is one more."""
+        """Return the labels between forecast k and the one before it; the last k has those after all forecasts."""
         a = asking[k - 1] + 1 if k else 0
         b = asking[k] if k < len(asking) else len(self.names)
         weights = [1.0] * (b - a) if self.weight is None else self.weight[a:b].tolist()
         return [*zip(self.names[a:b], self.y[a:b].tolist(), self.arrivals[a:b], weights, strict=True)]
 
     def check(self, open_forecasts: OpenForecasts, matures: Array | None) -> None:
-        """Raise what is wrong with labels that come by themselves, among forecasts that are new and mature then."""
+        """Raise the first error of the labels that are rows of their own, given the forecasts before them."""
         progress = _Progress(open_forecasts, iter(() if matures is None else matures.tolist()))
         for row, event in enumerate(zip(self.names, self.y.tolist(), self.arrivals, self.asks, strict=True)):
             try:
@@ -104,7 +104,7 @@ class Mixed(NamedTuple):
 
 
 class _Progress:
-    """How far events of both kinds have come, without anything having happened."""
+    """The ids, labels and clock after some of the events, computed without changing anything."""
 
     def __init__(self, open_forecasts: OpenForecasts, matures: "Iterator[float]") -> None:
         self.open_forecasts, self.matures = open_forecasts, matures
@@ -112,7 +112,7 @@ class _Progress:
         """when forecasts are made, their numbers, and when they mature"""
         self.labelled: dict[Id, float] = {}
         self.passed = (-math.inf, FREE)
-        """until when labels have arrived whose time was known beforehand"""
+        """time and number up to which planned labels have arrived"""
 
     def enter(self, name: Id, y: float, when: float, asks: bool) -> None:
         """Enter one more event. Raises ValueError if it is invalid."""
@@ -161,7 +161,7 @@ def read_mixed(
     asks: ArrayLike,
     time: Any,
 ) -> Mixed:
-    """Return what callers give for rows of both kinds."""
+    """Return checked arguments for rows of both kinds."""
     names = listed_ids(ids)
     n, given = len(names), np.asarray(asks)
     if given.dtype != bool and not all(value in (0, 1) for value in given.ravel().tolist()):

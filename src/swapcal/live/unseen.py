@@ -1,4 +1,4 @@
-"""How long outcomes took, and how many of them cannot have been seen yet."""
+"""Delays of outcomes, and π, the share of outcomes that cannot have been seen yet."""
 
 import math
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from swapcal.archive import ArchiveError
 from swapcal.arrays import AnyArray, Array, Integers
 from swapcal.tables.values import NUMBERS
 
-# `OutcomeDelays`: how long outcomes took.
+# `OutcomeDelays`: the delays of outcomes, and π.
 
 FINE = 6  # delays are distinguished to one part in 2**FINE
 
@@ -54,7 +54,7 @@ class OutcomeDelays:
         self.longest[k] = max(self.longest[k], delay)
 
     def lose(self, age: int) -> None:
-        """Count a forecast that was given up at an age without an outcome."""
+        """Count a forecast that expired at an age without an outcome."""
         self.lost[self._room(age)] += 1
 
     def _room(self, delay: int) -> int:
@@ -69,7 +69,7 @@ class OutcomeDelays:
 
         The Kaplan–Meier estimate Π (1 - e/(r + 1)) over the delays seen, smoothed by one: e outcomes came after a delay
         that r forecasts had reached without one. The outcomes seen carry no information on later ones (Manski 1990). 1
-        before the first outcome; 0 if there is one and no forecast is without.
+        before the first outcome; 0 if there is one and every forecast has its own.
 
         ages : (open forecasts,) numbers of forecasts issued since, not increasing
         """
@@ -117,7 +117,7 @@ class ArrivalOrder:
     def __init__(self) -> None:
         self.earlier, self.later = 0, 0
         self.halves: dict[int, tuple[int, float]] = {}
-        """delay and outcome of pairs of which one is known; an outcome of NaN if it was given up"""
+        """delay and outcome of pairs of which one is known; an outcome of NaN if the forecast expired"""
 
     def learn(self, number: int, delay: int, y: float) -> None:
         """Enter the outcome of a forecast, or NaN if none will come."""
@@ -154,14 +154,14 @@ class ArrivalOrder:
 ANYTHING, FAIR, AUTO = "anything", "fair", "auto"
 FEW = 30.0  # with k outcomes of the rarer kind known, odds may differ by a factor of 1 + FEW/k
 MOST_RARE = 1.5  # and by no more than this factor where 1 is the rarer kind: most events are rare, and reported
-NEGLIGIBLE = 1.01  # a factor that is as good as none
+NEGLIGIBLE = 1.01  # a factor that changes almost nothing
 
 
 class Unseen(NamedTuple):
-    """By how much the odds of outcomes not seen yet may differ from those of the outcomes seen; and a belief in them.
+    """The factor by which the odds of unseen outcomes may differ from those of the outcomes seen, and their prior.
 
-    A share π of the outcomes takes longer than any that was seen, and no data show what they are. With q for
-    their mean the forecast is (1 - π)·mean + π·q. Its squared bias is at most π²/4 for q = ½, where that of the mean
+    A share π of the outcomes takes longer than any that was seen, and the data have no information about them. With q
+    for their mean the forecast is (1 - π)·mean + π·q. Its squared bias is at most π²/4 for q = ½; that of the mean
     alone may be π².
     """
 
@@ -170,12 +170,12 @@ class Unseen(NamedTuple):
     prior: float | None = None
     """a base rate; None for one half"""
     score: int | None = None
-    """which of the users' scores is believed, in place of a base rate"""
+    """index of the user's score that is the prior, in place of a base rate"""
     named: bool = False
-    """whether the belief was named, and is forecast before anything is known"""
+    """whether a prior was given, which is the forecast before any label is known"""
 
     def factor(self, zeros: float, ones: float) -> float:
-        """Return Λ, given how many outcomes of each kind are known; where some are and it is 1, it stays 1."""
+        """Return Λ, given the numbers of known outcomes; before the first, infinity with a prior, else 1."""
         if not zeros + ones:
             return math.inf if self.named else 1.0
         if not isinstance(self.rule, str):
@@ -188,7 +188,7 @@ class Unseen(NamedTuple):
         return factor if factor >= NEGLIGIBLE else 1.0
 
     def believed(self, scores: Array) -> float | None:
-        """Return the belief in the outcome of a row with these scores; None without a belief."""
+        """Return the prior probability of a row with these scores; None without a prior."""
         if self.score is None:
             return self.prior
         given = float(scores[self.score])
@@ -213,7 +213,7 @@ class Unseen(NamedTuple):
 
 
 def read_unseen(unseen: Any, prior: Any, scores: Sequence[str], span: Span = UNIT) -> Unseen:
-    """Return how unseen outcomes are allowed for. Raises ValueError if an argument is not what it should be."""
+    """Return how to allow for unseen outcomes. Raises ValueError for an invalid argument."""
     rule = unseen
     if isinstance(unseen, bool) or not (unseen in (ANYTHING, FAIR, AUTO) or isinstance(unseen, int | float)):
         raise ValueError(f'unseen: given {unseen!r}, expected "auto", "anything", "fair" or a number of at least 1')
@@ -234,7 +234,7 @@ def read_unseen(unseen: Any, prior: Any, scores: Sequence[str], span: Span = UNI
 
 
 def coin(seed: int, event: int) -> float:
-    """Return a number in [0, 1) determined by (seed, event), apart from the one that draws between levels.
+    """Return a number in [0, 1) determined by (seed, event), other than the one that draws between levels.
 
     Examples
     --------

@@ -16,7 +16,7 @@ from swapcal.arrays import AnyArray, Array, Bytes
 from swapcal.tables.frame import columns_of
 from swapcal.tables.values import duration, has_bytes, letters, unmasked
 
-# The engine: ridge regressions on coordinates, or sleeping learners of very many groups.
+# The engine: ridge regressions on coordinates, or learners for very many groups.
 
 LEARNERS = ("ridge", "sparse")
 SIZES = ("full", "small")
@@ -39,7 +39,7 @@ def is_sparse(learner: Any, unused: Mapping[str, Any]) -> bool:
 
 
 def check_size(size: Any, unused: Mapping[str, Iterable[str]]) -> None:
-    """Raise ValueError for an unknown size of a `Live`, and for a small one with what it does not have."""
+    """Raise ValueError for an unknown size of a `Live`, and for settings that a small one does not have."""
     if size not in SIZES:
         raise ValueError(f"size: given {size!r}, expected one of {', '.join(SIZES)}")
     for name, given in unused.items() if size == "small" else ():
@@ -75,7 +75,7 @@ FEW = 2**63
 
 def checked_id(id: Any) -> Id:
     """Return `id` as Python's int or str. Raises TypeError or ValueError if it is not an id."""
-    if type(id) is int and -FEW < id < FEW:  # what most are, many times a second
+    if type(id) is int and -FEW < id < FEW:  # the usual case, many times a second
         return id
     if isinstance(id, str):
         if has_bytes(id):
@@ -102,7 +102,7 @@ def packed(ids: Iterable[Id]) -> Bytes:
 
 
 def in_json(values: Sequence[Any]) -> bytes:
-    """Return a list as JSON, as `json.dumps` writes it, some values at a time: other threads take turns between."""
+    """Return a list as `json.dumps` writes it, some values at a time, so that other threads run in between."""
     parts = (json.dumps(values[k : k + SOME])[1:-1] for k in range(0, len(values), SOME))
     return f"[{', '.join(parts)}]".encode()
 
@@ -113,7 +113,7 @@ def unpacked(octets: Bytes) -> list[Id]:
     return ids
 
 
-# `OpenLimits`: how many forecasts may be open, for how long, and how long labels wait for each other.
+# `OpenLimits`: how many forecasts may be open, and for how long; the order in which labels are learned.
 
 SOME = 2048  # values written as JSON at once
 REMEMBERED = 1_000_000  # labelled ids kept to recognise duplicates, and as many expired ones
@@ -139,9 +139,9 @@ class Maturity(NamedTuple):
     matures: float | None = None
     """length of time from a forecast to the maturity of its label; None if only single forecasts have one"""
     silence: float | None = None
-    """the label of a mature forecast without one; None if it goes on waiting"""
+    """the label to learn for a mature forecast without one; None if it remains open"""
     burst: int | None = None
-    """number of labels of one moment from which on their order is hashed from their ids; None if it is that of issue"""
+    """least number of labels of one time to be learned in an order hashed from ids; None for the order of issue"""
 
 
 NO_MATURITY = Maturity()
@@ -153,18 +153,18 @@ def read_maturity(matures: Any, silence: Any, burst: Any, span: Span = UNIT) -> 
         raise ValueError(f"silence: given {silence!r}, expected 0 or 1")
     window = None if matures is None else duration("matures", matures)
     label = None if silence is None else _validate.label(silence, "silence", span)
-    return Maturity(window, label, None if burst is None else read_count("burst", burst))
+    return Maturity(window, label, None if burst is None else _validate.count("burst", burst))
 
 
 def read_limits(max_open: Any, expires: Any, lifetime: Any) -> OpenLimits:
     """Return the limits. Raises ValueError if one is invalid."""
     age = None if lifetime is None else _validate.positive("lifetime", lifetime)
-    later = None if expires is None else read_count("expires", expires)
-    return OpenLimits(read_count("max_open", max_open), later, age)
+    later = None if expires is None else _validate.count("expires", expires)
+    return OpenLimits(_validate.count("max_open", max_open), later, age)
 
 
 def read_patience(order: Any, patience: Any, burst: Any = None) -> int | None:
-    """Return how many forecasts a label waits for, None if it does not wait."""
+    """Return the number of later forecasts during which labels wait for one; None if they do not wait."""
     if order not in ORDERS:
         raise ValueError(f"order: given {order!r}, expected one of {', '.join(ORDERS)}")
     if (order == "issue") != (patience is not None):
@@ -172,17 +172,10 @@ def read_patience(order: Any, patience: Any, burst: Any = None) -> int | None:
         raise ValueError(f"patience: given {patience!r} with order {order!r}, expected {expected}")
     if order == "issue" and burst is not None:
         raise ValueError(f'burst: given {burst!r} with order "issue", expected none: labels are learned in that order')
-    return None if patience is None else read_count("patience", patience)
+    return None if patience is None else _validate.count("patience", patience)
 
 
-def read_count(name: str, value: Any) -> int:
-    """Return an integer of at least 1. Raises ValueError if it is not one."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value < 2**63:
-        raise ValueError(f"{name}: given {value!r}, expected an integer of at least 1")
-    return int(value)
-
-
-# What callers give for many rows at once: records, ids, labels and times, one per row.
+# Arguments for many rows at once: records, ids, labels and times, one per row.
 
 
 def alone(value: Any) -> list[Any] | None:
@@ -191,12 +184,12 @@ def alone(value: Any) -> list[Any] | None:
 
 
 def spread(times: Any, n: int) -> Any:
-    """Return one time per row, also where one was given for all."""
+    """Return one time per row, given as such or once for all."""
     return [times] * n if isinstance(times, str) or np.ndim(times) == 0 else times
 
 
 def of_fresh(times: Any, n: int, fresh: list[int]) -> Any:
-    """Return one time per row; a row that is answered from before has that of a fresh row, which is not used."""
+    """Return one time per row; a row with an open forecast has that of a new row, which is not used."""
     given = spread(times, n)
     if len(fresh) == n or len(given) != n:
         return given
@@ -207,7 +200,7 @@ def of_fresh(times: Any, n: int, fresh: list[int]) -> Any:
 
 
 def listed_ids(ids: Any, n: int | None = None) -> "list[Id]":
-    """Return ids, as many as there are records if those are counted."""
+    """Return ids as a list. Raises ValueError unless there are `n` of them."""
     if isinstance(ids, str | bytes | Mapping) or not isinstance(ids, Iterable):
         raise TypeError(f"ids: given {type(ids).__name__}, expected a list of ids")
     names: list[Id] = []
@@ -222,7 +215,7 @@ def listed_ids(ids: Any, n: int | None = None) -> "list[Id]":
 
 
 def each_label(y: Any, n: int, span: Span = UNIT) -> list[float]:
-    """Return where n labels lie in their range. Raises ValueError with the first row that has none."""
+    """Return n labels as shares of their range. Raises ValueError that names the first invalid row."""
     if isinstance(y, str | bytes | Mapping) or not isinstance(y, Iterable):
         raise TypeError(f"y: given {type(y).__name__}, expected a list of labels")
     labels: list[float] = []
@@ -237,7 +230,7 @@ def each_label(y: Any, n: int, span: Span = UNIT) -> list[float]:
 
 
 def counted_rows(records: Any) -> int:
-    """Return how many records there are."""
+    """Return the number of records."""
     if isinstance(records, Mapping):
         raise TypeError("records: given one mapping, expected a list of them or a data frame; see `forecast` for one")
     try:
@@ -247,7 +240,7 @@ def counted_rows(records: Any) -> int:
 
 
 def label_column(y: ArrayLike, n: int, span: Span = UNIT) -> Array:
-    """Return where n labels lie in their range, NaN if missing."""
+    """Return n labels as shares of their range, NaN if missing."""
     try:
         raw = np.asarray(unmasked(y))
         if raw.dtype.kind not in "biufO" or any(isinstance(value, str | bytes) for value in _objects(raw)):
@@ -261,17 +254,17 @@ def label_column(y: ArrayLike, n: int, span: Span = UNIT) -> Array:
 
 
 def _objects(raw: AnyArray) -> Iterable[Any]:
-    """Return the entries of an array of Python objects, which may hide text that reads as a number."""
+    """Return the entries of an array of Python objects, which may contain text that looks like a number."""
     return raw.ravel().tolist() if raw.dtype.kind == "O" else ()
 
 
-# Records as callers have them: mappings, the rows of a frame, or one row of one.
+# Records as given: mappings, the rows of a frame, or a single row.
 
 PLAIN_FORMAT = 2  # of marshal: the last without references, which depend on who else holds a value
 
 
 def as_mappings(records: Any) -> list[Mapping[str, Any]]:
-    """Return the rows of a frame as mappings, which outside models understand."""
+    """Return the rows of a frame as mappings, for outside models."""
     if isinstance(records, list | tuple):
         return [*records]
     columns, n = columns_of(records)
@@ -285,7 +278,7 @@ def as_mappings(records: Any) -> list[Mapping[str, Any]]:
 def record_of(given: Any) -> Any:
     """Return one record as a mapping: of a pandas Series its labels and values, of a frame its only row.
 
-    What is neither, nor a mapping, comes back as it is, for others to refuse.
+    Anything else is returned unchanged; the encoding checks it.
     """
     if isinstance(given, Mapping):
         return given
@@ -302,7 +295,7 @@ def record_of(given: Any) -> Any:
 
 
 def _labelled(series: Any) -> dict[Any, Any]:
-    """Return a Series by its labels, none of which may come twice."""
+    """Return a Series as a dict. Raises ValueError if one of its labels is there twice."""
     names, values = series.index.tolist(), series.tolist()
     record = dict(zip(names, values, strict=True))
     if len(record) < len(names):
@@ -312,7 +305,7 @@ def _labelled(series: Any) -> dict[Any, Any]:
 
 
 def fingerprint(record: Mapping[str, Any]) -> int:
-    """Return 48 bits by which a record is known again."""
+    """Return a hash of 48 bits that identifies a record."""
     if type(record) is not dict and not isinstance(record, Mapping):
         raise TypeError(f"record: given {type(record).__name__}, expected a mapping from names to values")
     try:
@@ -330,7 +323,7 @@ LEAST_WEIGHT, MOST_WEIGHT = 1e-6, 1e6  # further apart, sums of weights would lo
 def weight_column(weight: Any, y: "Array | Sequence[float]") -> Array | None:
     """Return how often each label counts, given once for all or one by one; None if each counts once.
 
-    Weights of labels that are not there, which are NaN, do not matter.
+    Weights of missing labels, which are NaN, are not checked.
     """
     if weight is None:
         return None
