@@ -950,3 +950,12 @@ def test_joined_monitors_raise_an_alarm_where_the_limit_is_reached(monkeypatch):
     assert not (one + other)._bets.open_alarms().any()
     monkeypatch.setattr(evidence, "sums", at_limit)
     assert (one + other)._bets.open_alarms().all()
+
+
+def test_each_shard_has_its_part_of_a_groups_budget():
+    """A group may have appeared in any of them first, so each reserved its share."""
+    parts = [Monitor(["g"]).add([{"g": "a"}, {"g": "b"}], [0.5, 0.5], [0.0, 1.0]) for _ in range(3)]
+    two, three = parts[0] + parts[1], parts[0] + parts[1] + parts[2]
+    for joined, shards in ((two, 2.0), (three, 3.0)):
+        np.testing.assert_allclose(joined._bets.log_weights(), parts[0]._bets.log_weights() - np.log(shards))
+        np.testing.assert_allclose(joined._bets.limits(), parts[0]._bets.limits() + np.log(shards))
