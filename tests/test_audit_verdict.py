@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from swapcal import Audit
-from swapcal.audit.evidence import MOST_SMALL, Standstill, _too_long, stretches
+from swapcal.audit.evidence import MOST_SMALL, POWER_QUANTILE, Standstill, _too_long, stretches
 from swapcal.audit.intervals import Null, Window, _overspread, _prices
+from swapcal.audit.measures import dispersion
 from swapcal.audit.null import _flipped
 from swapcal.audit.verdict import ALPHA, COVERED_SHARE, judged
 from swapcal.kernels import tally
@@ -347,3 +348,48 @@ def test_squares_about_a_shift_are_those_of_the_rows():
 def test_an_error_as_large_as_the_tolerance_is_tolerable():
     words = [judged(True, *ends, 0.01) for ends in ((0.01, 0.02), (0.01, 0.01), (0.0100001, 0.02))]
     assert words == ["undecided", "small", "miscalibrated"]
+
+
+def test_squares_are_told_from_a_shift_by_the_larger_of_both_variances():
+    """A shift towards 0 or 1 explains little variance, of which a little more is no evidence."""
+    rows, shift, sums = 400.0, 0.4, np.zeros((1, max(TALLIED) + 1))
+    sums[0, TALLIED] = rows, rows, rows, rows / 2, rows / 4
+    sums[0, tally.RESIDUAL] = shift * rows
+    for above, wide in ((30.0, False), (50.0, True)):  # explained 36, predicted 100: 24 or 40 would be beyond doubt
+        sums[0, tally.SQUARED] = 36.0 + above + shift**2 * rows
+        assert (_overspread(sums, np.array([shift]))[1] > 1.0) == wide
+
+
+def test_what_would_be_detected_depends_on_clusters_and_on_fractions():
+    rng = np.random.default_rng(0)
+    coins, ids = rng.integers(0, 2, 400).astype(float), np.repeat(np.arange(400), 5)
+    p, shared = np.full(2000, 0.5), np.repeat(coins, 5)
+    for y, clusters in ((shared, None), (shared, ids), (0.4 + 0.2 * shared, None)):
+        audit = Audit(p, y, clusters=clusters)
+        whole = audit.sums.tally.table.sum(axis=0)
+        spread = np.sqrt(audit.evidence.inflation * dispersion(whole) * 500.0) / 2000.0
+        reach = audit.evidence.sizes.null.critical + POWER_QUANTILE
+        assert audit.verdict().detectable == pytest.approx(reach * spread)
+    assert Audit(p, shared, clusters=ids).evidence.inflation > 3.0
+    assert dispersion(Audit(p, 0.4 + 0.2 * shared).sums.tally.table.sum(axis=0)) < 0.1
+
+
+@pytest.mark.parametrize("certain", [0.0, 1.0])
+def test_the_far_end_covers_contradicted_certainties_of_either_side(certain):
+    rng = np.random.default_rng(0)
+    p = np.concatenate([np.full(2000, 0.5), np.full(100, certain)])
+    y = np.concatenate([rng.integers(0, 2, 2000), np.arange(100) % 2])
+    audit = Audit(p, y)
+    gap, low, high = (getattr(audit.evidence.widest(), name) for name in ("gap", "low", "high"))
+    assert gap == 0.5 - certain
+    assert audit.verdict().high == max(-low, high) > 0.5
+
+
+def test_the_interval_of_a_trend_has_the_spread_of_the_residuals():
+    rng = np.random.default_rng(0)
+    p, y, n = np.tile([0.02, 0.98], 2000), rng.integers(0, 2, 4000).astype(float), 4000
+    audit = Audit.from_features(p, y, {"x": rng.normal(size=n)})
+    half = audit.evidence.sizes.window(-1).half[1]
+    spread = np.sqrt(np.mean((y - p) ** 2) / n)
+    assert half == pytest.approx(audit.evidence.sizes.null.critical * spread, rel=0.05)
+    assert spread > 4.0 * np.sqrt(0.02 * 0.98 / n)

@@ -214,6 +214,8 @@ def test_e_bh_lists_down_to_the_last_rank_that_reaches_its_limit():
     tests = {name: Lifetime(math.log10(w), 9.0, 1.0, False) for name, w in zip("abcde", wealth, strict=True)}
     assert e_bh(tests) == ["a", "b", "c", "d", "e"]
     assert e_bh(tests | {"e": Lifetime(math.log10(19.9), 9.0, 1.0, False)}) == ["a", "b", "c", "d"]
+    early = {name: Lifetime(math.log10(w), 9.0, 1.0, False) for name, w in zip("abcd", (70, 60, 30, 1), strict=True)}
+    assert e_bh(early) == ["a", "b", "c"]  # limits 80, 40, 26.7: the first is below its own
     assert e_bh({}) == []
     assert e_bh({"a": Lifetime(1.3, 9.0, 1.0, False)}) == []  # below 1/α = 20, whatever the peak
 
@@ -916,3 +918,44 @@ def test_fifty_rows_of_a_range_say_how_sure_a_forecast_is():
         (found,) = Monitor().add({}, p, np.arange(len(p)) % 2).around({}, 0.3)
         assert found["forecasts"] == forecasts
         assert found["rows"] == np.sum((p >= forecasts[0]) & (p < forecasts[1]))
+
+
+def test_the_lifetime_test_keeps_its_largest_pooled_wealth():
+    """The pooled wealth of two groups is more than the largest of one cell."""
+    p, y = np.full(1024, 0.5), np.r_[np.arange(512) % 5 > 0, np.arange(512) % 5 == 0]
+    at_best, after = (
+        Monitor(["g"], level_ranges=False).add({"g": ["a"] * rows}, p[:rows], y[:rows]).test() for rows in (512, 1024)
+    )
+    assert after.log10_wealth < 0.9 * at_best.log10_wealth
+    assert after.log10_peak == pytest.approx(at_best.log10_wealth, rel=1e-12)
+
+
+def test_around_a_forecast_at_an_edge_is_the_range_above_it():
+    monitor = Monitor().add({}, np.full(100, 0.25), np.zeros(100))
+    assert [(rate["forecasts"][0], rate["rows"]) for rate in monitor.around({}, 0.25)] == [(0.25, 100)]
+
+
+def test_a_change_after_a_restart_begins_after_it():
+    monitor = Monitor(level_ranges=False).add({}, np.full(10, 0.5), np.ones(10))
+    assert not monitor.alarms()
+    alarm = monitor.restart().add({}, np.full(90, 0.5), np.ones(90)).alarms()[0]
+    assert (alarm.since, alarm.rows) == (11.0, 90)
+
+
+def test_joined_monitors_raise_an_alarm_where_the_limit_is_reached(monkeypatch):
+    def at_limit(bet_state, terms):
+        return np.full((len(bet_state.notes), 2), terms.limits[1])
+
+    one, other = (Monitor(level_ranges=False).add({}, [0.5], [1.0]) for _ in range(2))
+    assert not (one + other)._bets.open_alarms().any()
+    monkeypatch.setattr(evidence, "sums", at_limit)
+    assert (one + other)._bets.open_alarms().all()
+
+
+def test_each_shard_has_its_part_of_a_groups_budget():
+    """A group may have appeared in any of them first, so each reserved its share."""
+    parts = [Monitor(["g"]).add([{"g": "a"}, {"g": "b"}], [0.5, 0.5], [0.0, 1.0]) for _ in range(3)]
+    two, three = parts[0] + parts[1], parts[0] + parts[1] + parts[2]
+    for joined, shards in ((two, 2.0), (three, 3.0)):
+        np.testing.assert_allclose(joined._bets.log_weights(), parts[0]._bets.log_weights() - np.log(shards))
+        np.testing.assert_allclose(joined._bets.limits(), parts[0]._bets.limits() + np.log(shards))

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("msgspec")
@@ -86,6 +87,25 @@ def test_the_digest_of_a_state_is_also_of_its_open_forecasts() -> None:
     assert Still(again).digest() == Still(hand.hosted).digest()
     again.accepted["a"] += 1.0
     assert Still(again).digest() != Still(hand.hosted).digest()
+
+
+def test_the_digest_of_a_state_is_of_every_array(monkeypatch: pytest.MonkeyPatch) -> None:
+    hand = Hand(MemoryStore(), groups=["city"])
+    hand.forecast("a", ROME)
+    hand.outcome("a", 1.0)
+    hand.forecast("b", BARI)
+    still = Still(hand.hosted)
+    whole, digests = still.states(), {still.digest()}
+    kept = {(part, name): values for part, state in whole.items() for name, values in state.arrays.items()}
+    kept = {place: values for place, values in kept.items() if values.size}
+    for (part, name), values in kept.items():
+        flipped = bytes(byte ^ 1 for byte in values.tobytes())
+        other = np.frombuffer(flipped, values.dtype).reshape(values.shape)
+        changed = whole[part]._replace(arrays={**whole[part].arrays, name: other})
+        monkeypatch.setattr(still, "states", lambda part=part, changed=changed: {**whole, part: changed})
+        digests.add(still.digest())
+    assert len(digests) == 1 + len(kept)
+    assert {"open.ids", "open.since", "accepted"} <= {name for _, name in kept}
 
 
 @pytest.fixture
