@@ -59,7 +59,7 @@ class Method(NamedTuple):
         """Whether the squared error is lower than yours beyond chance, and the log loss not higher."""
         return _word(self.squared) == "better" and _word(self.logged) != "worse"
 
-    def as_finding(self) -> ContestMethod:
+    def plain(self) -> ContestMethod:
         """Return the method as a record of findings."""
         squared, logged = self.squared, self.logged
         return ContestMethod(
@@ -441,7 +441,7 @@ class Benchmark:
     def to_findings(self, *, created_at: str = "") -> Findings:
         """Return the findings of swapcal's forecasts against yours, with a section "contest" on all methods."""
         findings = self._comparisons[SWAPCAL].to_findings(created_at=created_at, tolerance=self.tolerance)
-        methods, headline = tuple(one.as_finding() for one in self.entries), findings.headline
+        methods, headline = tuple(one.plain() for one in self.entries), findings.headline
         sentence = f"The forecasts of {SWAPCAL}, audited: {headline.sentence}"
         after = self._comparisons[SWAPCAL].after.sums
         shown = [] if after.timeline is None else [constant(one, after.rows) for one in stretches(after.timeline)]

@@ -544,7 +544,7 @@ class Live:
 
     @locked
     def check(self, record: Any, id: Id, time: Any = None, matures: Any = None) -> None:
-        """Raise the error that `forecast` would raise now with these arguments; change nothing.
+        """Raise the error that `forecast` would raise now with `record`, `id`, `time` and `matures`; change nothing.
 
         Your own models are not called, so their errors are not found.
         """
