@@ -87,7 +87,7 @@ def show(clock: float, kind: str) -> str:
     if kind == ROW_NUMBERS:
         return f"row {clock:,.0f}"
     if kind == NUMBERS:
-        return f"{clock:.12g}"
+        return f"{clock:.15g}"
     text = str(np.datetime64(int(clock), "s"))
     return text.removesuffix("T00:00:00").replace("T", " ")
 
