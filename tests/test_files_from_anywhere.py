@@ -424,6 +424,12 @@ def test_a_hint_for_a_missing_word_keeps_those_that_were_found(tmp_path: Path) -
     assert done.exit_code == 0, done.stderr
 
 
+def test_none_among_numbers_is_missing() -> None:
+    given = Dialect(None, "auto", "auto", "auto", "auto", None)
+    assert detect({"agent": ["6", "9", "none"]}, given).dialect.missing == ("none",)
+    assert detect({"meal": ["full", "half", "none"]}, given).dialect.missing == ()
+
+
 def test_whole_numbers_that_count_rows_are_ids_although_a_few_repeat(tmp_path: Path) -> None:
     stays = [1_000_000 + int(0.93 * k) for k in range(1000)]
     table = pa.table({"MRN": stays, "number": stays, "stay": [None if k % 50 == 0 else s for k, s in enumerate(stays)]})
@@ -470,3 +476,15 @@ def test_sentences_are_called_free_text_and_ids_beside_missing_values_ids() -> N
     numbered = pa.array([None, *map(float, range(1, 200))])
     found = unused_columns(pa.table({"note": notes, "case": numbered, "x": numbered.to_numpy(False) * 0.37}))
     assert found == {"note": "free text", "case": "an id"}
+
+
+@pytest.mark.parametrize("command", ["forecast", "fit", "monitor"])
+def test_groups_that_are_too_small_are_counted(command: str, tmp_path: Path) -> None:
+    path, rng = tmp_path / "in.csv", np.random.default_rng(0)
+    shops = ["far"] * 3 + ["near", "town"] * 100
+    path.write_text("\n".join(["s,shop,y", *(f"{rng.random():.3f},{shop},{k % 2}" for k, shop in enumerate(shops))]))
+    score, *out = {"fit": ("--score", "--out", tmp_path / "m"), "monitor": ("--prob",)}.get(command, ("--score",))
+    done = run(command, path, score, "s", "--target", "y", "--groups", "shop", *out)
+    assert done.exit_code in (0, 1), done.stderr
+    assert "2 groups tested" in said(done) + done.stdout
+    assert "1 group is too small to be tested" in said(done) + done.stdout

@@ -171,7 +171,7 @@ def _facts(model: Model, known: StreamTable, roles: Roles, doubts: ColumnDoubts)
         "fit", "", len(known.y), base_rate=float(known.y.mean()), columns=columns_used(roles, model.notes[TYPES]),
         left_out=doubts.unused | dict.fromkeys(roles.drop, "--drop"), scores=[own, *given, constant],
         scored_on="out of fold: each row is forecast by a fit to other rows",
-        groups=gaps.found(),
+        groups=gaps.found(), small=gaps.small(),
     )  # fmt: skip
 
 

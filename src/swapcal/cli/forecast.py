@@ -217,7 +217,7 @@ def _facts(
         "forecast", name, tally.rows,
         base_rate=tally.gaps.base_rate if tally.labelled else None, columns=columns_used(roles, tally.types),
         left_out=unused | {name: "--drop" for name in roles.drop if name not in unused},
-        scores=tally.scored(), groups=tally.gaps.found(), seconds=tally.seconds,
+        scores=tally.scored(), groups=tally.gaps.found(), small=tally.gaps.small(), seconds=tally.seconds,
         written={NAMED[option]: str(path) for option, path in written.items() if path and option in NAMED},
         scored_on=_scored_on(live.status(), tally), next=_next(live.status(), roles, written),
     )  # fmt: skip

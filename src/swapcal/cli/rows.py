@@ -545,12 +545,20 @@ class GroupGaps:
         brier, log_loss = (self._losses / self.labelled).tolist()
         return [ForecastScore(name, brier, log_loss), base_rate_alone(self.base_rate, self._squares / self.labelled)]
 
+    def small(self) -> int:
+        """Return the number of groups with too few rows."""
+        return sum(bool(0 < own[tally.ROWS] < FEWEST_ROWS) for _, _, own in self._every())
+
+    def _every(self) -> Iterator[tuple[str, str | None, Array]]:
+        for name, column in (self._sums or {}).items():
+            for value, own in column.items():
+                yield name, value, own
+
     def found(self) -> list[GroupGap]:
         """Return all groups of enough rows, the largest gap first; all intervals hold at once (Bonferroni)."""
         known = {
             f"{name} is missing" if value is None else f"{name} = {value}": own
-            for name, column in (self._sums or {}).items()
-            for value, own in column.items()
+            for name, value, own in self._every()
             if own[tally.ROWS] >= FEWEST_ROWS
         }
         if not known:

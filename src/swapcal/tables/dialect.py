@@ -237,7 +237,7 @@ def _changes(own: tuple[str, str], other: tuple[str, str]) -> list[str]:
 WORDS = {
     "k.a.", "k. a.", "n.a.", "n. a.", "keine angabe", "unbekannt", "unknown", "missing", "-", "--", "–", "—", "?", ".",
     "..", "...", "#nv", "#n/v", "#wert!", "#value!", "#div/0!", "#ref!", "#null!", "(null)", "<na>", "\\n", "n.v.",
-    "s/d", "n.d.", "n.c.", "b.d.", "not available", "not applicable",
+    "s/d", "n.d.", "n.c.", "b.d.", "not available", "not applicable", "none",
 }  # fmt: skip
 """Words that mean a missing value where they stand among numbers, in lower case."""
 PLAIN_NULLS = {"", "na", "n/a", "nan", "null", "#n/a", "#na", "-nan", "#n/a n/a"}
