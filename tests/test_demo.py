@@ -70,9 +70,12 @@ def test_the_demonstration_ends_with_a_table_and_a_report(tmp_path: Path) -> Non
     result = runner(command.demo)("--rows", "8000", "--out", tmp_path / "report.html")
     assert result.exit_code == 0, result.output
     assert "before: plain model" in result.output
+    lead = " ".join(result.output.split("By airline and airport")[0].split())
+    assert re.search(r"(better|worse) than the plain model: Brier score|No significant difference", lead), lead
+    assert "No linear rule" not in result.output, "theory is for --details of other commands"
     assert "Newark" in result.output
     assert "observed minus forecast" in result.output
-    assert "significantly better under swapcal than under plain model" in " ".join(result.output.split())
+    assert "significantly better under swapcal than under the plain model" in " ".join(result.output.split())
     report = (tmp_path / "report.html").read_text(encoding="utf-8")
     verdict = result.output.split("own forecasts:")[1].split(":")[0].strip()
     assert f">{verdict.replace('small', 'small error')}<" in report

@@ -315,7 +315,7 @@ def test_titles_above_the_header_and_empty_columns_are_left_out_and_that_is_said
     assert done.exit_code == 0, done.stderr
     assert said(done).count("in.csv: 3 lines above the header left out") == 1
     assert said(done).count("in.csv: 2 columns without a name or values left out") == 1
-    assert "left out 1 of 202 rows (0.5%) without an outcome" in said(done)
+    assert said(done).count("in.csv: 1 line below the rows left out: 'Total,,,,'") == 1
     path.write_text(f"{TITLED}1/3/2024,No,1,2,3,4\r\n", newline="")
     assert "row 2 (line 6): given 6 fields" in said(run("audit", path, "--target", "sold", "--prob", "score %"))
 
@@ -328,17 +328,120 @@ def test_a_first_line_that_may_be_a_header_is_one(tmp_path: Path, text: str) -> 
 
 
 @pytest.mark.parametrize("command", ["fit", "compare"])
-def test_a_line_of_totals_is_left_out_like_every_row_without_an_outcome(command: str, tmp_path: Path) -> None:
+def test_totals_and_notes_below_the_rows_are_left_out_and_that_is_said(command: str, tmp_path: Path) -> None:
     rng, path = np.random.default_rng(3), tmp_path / "in.csv"
     p = rng.uniform(0.1, 0.9, 200)
     rows = [f"{k},{a:.3f},{int(rng.random() < a)}" for k, a in enumerate(p)]
-    path.write_text("\n".join(["x,score,y", *rows, "Total,,", ""]))
     extra = [] if command == "compare" else ["--out", tmp_path / "m"]
-    done = run(command, path, "--target", "y", "--score", "score", *extra)
-    assert done.exit_code == 0, done.stderr
-    assert "left out 1 of 201 rows (0.5%) without an outcome" in said(done)
-    path.write_text("\n".join(["x,score,y", *rows, "Total,,1", ""]))
+    for foot in (["Total,,"], ["TOTAL:,,97", "", "Run by JDOE; 200 rows", ""]):
+        path.write_text("\n".join(["x,score,y", *rows, *foot, ""]))
+        done = run(command, path, "--target", "y", "--score", "score", *extra)
+        assert done.exit_code == 0, done.stderr
+        lines = "1 line" if len(foot) == 1 else "2 lines"
+        last = next(filter(None, reversed(foot)))
+        assert said(done).count(f"in.csv: {lines} below the rows left out: {last!r}") == 1
+        assert "without an outcome" not in said(done)
+    path.write_text("\n".join(["x,score,y", *rows, "Total,0.5,1", ""]))
     assert "given text 'Total' among numbers" in said(run(command, path, "--target", "y", "--score", "score", *extra))
+
+
+def test_a_last_row_that_only_looks_like_a_note_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "in.csv"
+    for last in ('a,b,"two\nlines"', 'a,b,"of\nTotal,,"', "Total,b,c", "a,,"):
+        table, _ = read(path, f"x,y,z\n1,2,3\n{last}\n")
+        assert len(table) == 2, last
+        assert table["z"].to_pylist()[-1] == (next(csv.reader(io.StringIO(last)))[2] or None)
+    table, _ = read(path, "name,y\nann,1\ntotal,\n")
+    assert len(table) == 2
+
+
+def test_limits_are_numbers_where_most_values_are_and_that_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "in.csv"
+    rows = [f"{k % 80 if k % 80 < 70 else '70+'},{('<20', '20-40', '40+')[k % 3]},{k % 2}" for k in range(400)]
+    path.write_text("\n".join(["age,class,y", *rows]))
+    given = Dialect(None, "auto", "auto", "auto", "auto", None)
+    with open_source(str(path), given) as source:
+        (piece,) = source.pieces({}, unnamed=ReadAs.feature)
+    assert piece.table["age"].to_pylist() == [min(k % 80, 70) for k in range(400)]
+    assert set(piece.table["class"].to_pylist()) == {"<20", "20-40", "40+"}
+    done = run("fit", path, "--target", "y", "--out", tmp_path / "m")
+    assert done.exit_code == 0, done.stderr
+    assert "column 'age' has limits such as 90+ or <5, which are read as 90 and 5" in said(done)
+    assert "column 'class'" not in said(done)
+    made = run("predict", tmp_path / "m", path, "--out", tmp_path / "p.csv")
+    assert made.exit_code == 0, made.stderr
+
+
+def test_quoted_numbers_and_words_among_the_numbers_of_json_lines_are_numbers_and_missing(tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl"
+    values = [{"bid": k / 8 if k % 5 else str(k / 8), "age": k if k % 9 else "unknown", "zip": 7 if k % 2 else "007"}
+              for k in range(200)]  # fmt: skip
+    path.write_text("".join(json.dumps(value | {"y": k % 2}) + "\n" for k, value in enumerate(values)))
+    with open_source(str(path), Dialect(None, "auto", "auto", "auto", "auto", None)) as source:
+        (piece,) = source.pieces({}, unnamed=ReadAs.feature)
+    assert piece.table["bid"].to_pylist() == [k / 8 for k in range(200)]
+    assert piece.table["age"].to_pylist() == [k if k % 9 else None for k in range(200)]
+    assert set(piece.table["zip"].to_pylist()) == {"7", "007"}
+    done = run("fit", path, "--target", "y", "--out", tmp_path / "m")
+    assert done.exit_code == 0, done.stderr
+    assert "in.jsonl: read with 'unknown' as missing" in said(done)
+
+
+def test_lists_of_parquet_are_texts_in_every_command(tmp_path: Path) -> None:
+    path, rng = tmp_path / "in.parquet", np.random.default_rng(0)
+    tags = [None if k % 7 == 0 else [{"a": k % 2}] for k in range(200)]
+    pq.write_table(pa.table({"tags": tags, "score": rng.random(200), "y": rng.integers(0, 2, 200)}), path)
+    for command, *out in (("fit", "--out", tmp_path / "m"), ("forecast",), ("compare",)):
+        done = run(command, path, "--target", "y", "--score", "score", *out)
+        assert done.exit_code == 0, done.stderr
+    with open_source(str(path)) as source:
+        (piece,) = source.pieces({}, unnamed=ReadAs.feature)
+    assert piece.table["tags"].to_pylist()[:2] == [None, '[{"a": 1}]']
+
+
+def test_a_length_of_time_with_a_unit_is_refused_where_times_are_milliseconds(tmp_path: Path) -> None:
+    path = tmp_path / "in.csv"
+    for unit, ok in ((1000, False), (1, True)):
+        rows = [f"{(1_700_000_000 + 60 * k) * unit},{k % 7},{k % 2}" for k in range(50)]
+        path.write_text("\n".join(["ts,x,y", *rows]))
+        done = run("forecast", path, "--target", "y", "--time", "ts", "--matures", "10m")
+        assert done.exit_code == (0 if ok else 2), done.stderr
+        assert ("which is 600 seconds" in said(done)) is not ok
+    path.write_text("\n".join(["ts,x,y", *(f"{1_700_000_000_000 + 60_000 * k},{k % 7},{k % 2}" for k in range(50))]))
+    assert "expected --matures 600000" in said(
+        run("forecast", path, "--target", "y", "--time", "ts", "--matures", "10m")
+    )
+    assert run("forecast", path, "--target", "y", "--time", "ts", "--matures", "600000").exit_code == 0
+
+
+def test_a_hint_for_a_missing_word_keeps_those_that_were_found(tmp_path: Path) -> None:
+    path = tmp_path / "in.csv"
+    rows = [f"{'k.A.' if k % 9 == 0 else k / 7},{k % 2}" for k in range(200)]
+    path.write_text("\n".join(["x,y", *rows, "unbek,0"]))
+    refused = said(run("fit", path, "--target", "y", "--out", tmp_path / "m"))
+    assert "--missing k.A.,unbek takes it for missing" in refused
+    done = run("fit", path, "--target", "y", "--missing", "k.A.,unbek", "--out", tmp_path / "m")
+    assert done.exit_code == 0, done.stderr
+
+
+def test_none_among_numbers_is_missing() -> None:
+    given = Dialect(None, "auto", "auto", "auto", "auto", None)
+    assert detect({"agent": ["6", "9", "none"]}, given).dialect.missing == ("none",)
+    assert detect({"meal": ["full", "half", "none"]}, given).dialect.missing == ()
+
+
+def test_whole_numbers_that_count_rows_are_ids_although_a_few_repeat(tmp_path: Path) -> None:
+    stays = [1_000_000 + int(0.93 * k) for k in range(1000)]
+    table = pa.table({"MRN": stays, "number": stays, "stay": [None if k % 50 == 0 else s for k, s in enumerate(stays)]})
+    assert unused_columns(table) == {"MRN": "an id", "number": "an id", "stay": "an id"}
+    rng = np.random.default_rng(0)
+    assert not unused_columns(pa.table({"pay": rng.integers(20_000, 90_000, 1000), "age": rng.integers(18, 90, 1000)}))
+
+
+def test_compare_takes_the_column_under_the_name_that_audit_has_too(tmp_path: Path) -> None:
+    path, rng = tmp_path / "in.csv", np.random.default_rng(0)
+    path.write_text("\n".join(["s,y", *(f"{p:.3f},{int(rng.random() < p)}" for p in rng.random(300))]))
+    assert run("compare", path, "--prob", "s", "--target", "y").exit_code == 0
 
 
 def test_a_score_alone_is_compared_and_fitted(tmp_path: Path) -> None:
@@ -373,3 +476,15 @@ def test_sentences_are_called_free_text_and_ids_beside_missing_values_ids() -> N
     numbered = pa.array([None, *map(float, range(1, 200))])
     found = unused_columns(pa.table({"note": notes, "case": numbered, "x": numbered.to_numpy(False) * 0.37}))
     assert found == {"note": "free text", "case": "an id"}
+
+
+@pytest.mark.parametrize("command", ["forecast", "fit", "monitor"])
+def test_groups_that_are_too_small_are_counted(command: str, tmp_path: Path) -> None:
+    path, rng = tmp_path / "in.csv", np.random.default_rng(0)
+    shops = ["far"] * 3 + ["near", "town"] * 100
+    path.write_text("\n".join(["s,shop,y", *(f"{rng.random():.3f},{shop},{k % 2}" for k, shop in enumerate(shops))]))
+    score, *out = {"fit": ("--score", "--out", tmp_path / "m"), "monitor": ("--prob",)}.get(command, ("--score",))
+    done = run(command, path, score, "s", "--target", "y", "--groups", "shop", *out)
+    assert done.exit_code in (0, 1), done.stderr
+    assert "2 groups tested" in said(done) + done.stdout
+    assert "1 group is too small to be tested" in said(done) + done.stdout

@@ -175,7 +175,7 @@ def test_an_interval_that_contains_no_error_is_left_out():
     wide = alarm._replace(low=-0.197, high=1.0)
     assert wide.interval is None
     assert "between" not in wide.sentence
-    assert "40 rows, too few to measure it" in wide.sentence
+    assert "40 rows, too few for an interval" in wide.sentence
     assert "negligible" in wide.sentence
     narrow = alarm._replace(low=0.3, high=1.0)
     assert narrow.interval == (0.3, 1.0)

@@ -25,6 +25,7 @@ from swapcal.report.html import (
     p_value,
     percent,
     points,
+    prose,
     tag,
 )
 from swapcal.report.measures import MOST_QUANTITIES
@@ -751,3 +752,8 @@ def test_small_groups_do_not_stretch_the_shared_axis() -> None:
     tiny = group("tiny", small=True, low=-0.9, high=0.9, verdict="undecided")
     rows = [from_dict(GroupRow, row, "group") for row in (group(), tiny)]
     assert reach(rows) == reach(rows[:1])
+
+
+@pytest.mark.parametrize("style", ["sentence", "detail", "lead"])
+def test_no_line_of_a_sentence_or_its_details_ends_before_a_percent_sign(style: str) -> None:
+    assert prose("with 5 % of the rows", style=style) == f'<p class="{style}">with 5\u00a0% of the rows</p>'

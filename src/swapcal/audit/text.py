@@ -20,7 +20,7 @@ from swapcal.report.findings import Term
 CONSTANT = "constant"
 """Name of the first coordinate of every context."""
 
-COVERED = f"Counting every group and range with {100 * COVERED_SHARE:g} % of the rows or more"
+COVERED = f"over every group and range with {100 * COVERED_SHARE:g} % of the rows or more"
 """Scope of the far end of the worst error's interval, in addition to all errors beyond chance."""
 
 MOST_NAMED = 3
@@ -240,20 +240,24 @@ def turning(verdict: Verdict) -> str:
 
     Examples
     --------
-    >>> turning(Verdict("undecided", True, 0.001, 0.018, 0.081, 0.05, 0.01, 3, ())).split("would be ")[1]
-    '"small" at a tolerance of 8.10 points or more, "miscalibrated" below 1.80 points.'
-    >>> turning(Verdict("small", True, 0.001, 0.0, 0.004, 0.05, 0.01, 3, ()))
-    'Counting every group and range with 5 % of the rows or more, the verdict would be "undecided" below 0.40 points.'
+    >>> turning(Verdict("undecided", True, 0.001, 0.018, 0.081, 0.05, 0.01, 3, ())).split(" (over")[0]
+    'A tolerance of 8.10 points or more would make the verdict "small", one below 1.80 points "miscalibrated"'
+    >>> turning(Verdict("small", True, 0.001, 0.0, 0.004, 0.05, 0.01, 3, ())).partition("undecided")[2]
+    '" (over every group and range with 5 % of the rows or more).'
+    >>> turning(Verdict("undecided", True, 0.001, 0.018, math.inf, 0.05, 0.01, 3, ())).split(",")[0]
+    'No tolerance would make the verdict "small"'
     """
     far, near = rounded(min(verdict.high, 1.0), up=True), rounded(verdict.low, up=False)  # unbounded if y is constant
-    small = f'"small" at a tolerance of {far} points or more' if float(far) < 100 else '"small" at no tolerance'
-    failed = f'"miscalibrated" below {near} points' if float(near) > 0 else ""
-    turns = {
-        "undecided": [small, failed],
-        "small": [f'"undecided" below {far} points', failed],
-        "miscalibrated": [f'"undecided" from {rounded(verdict.low, up=True)} points', small],
+    small = ("small", f"of {far} points or more" if float(far) < 100 else "")
+    failed = [("miscalibrated", f"below {near} points")] if float(near) > 0 else []
+    (first, size), *others = {
+        "undecided": [small, *failed],
+        "small": [("undecided", f"below {far} points"), *failed],
+        "miscalibrated": [("undecided", f"of {rounded(verdict.low, up=True)} points or more"), small],
     }[verdict.word]
-    return f"{COVERED}, the verdict would be {', '.join(filter(None, turns))}."
+    turns = [f'{f"A tolerance {size}" if size else "No tolerance"} would make the verdict "{first}"']
+    turns += [f'{f"one {size}" if size else "none"} "{word}"' for word, size in others]
+    return f"{', '.join(turns)} ({COVERED})."
 
 
 def is_indicator(name: str) -> bool:

@@ -37,7 +37,9 @@ def compare(
     text: options.DatedText,
     printing: options.Printing,
     target: options.Target,
-    score: Annotated[str, typer.Option(help="Column with your probabilities (name:logit for logits).")],
+    score: Annotated[
+        str, typer.Option("--score", "--prob", help="Column with your probabilities (name:logit for logits).")
+    ],
     groups: options.Groups = None,
     time: Annotated[
         str | None, typer.Option(help="Column of times, in order: compare as a stream; without it, cross-validated.")

@@ -30,7 +30,7 @@ from swapcal.tables.output import protect
 
 PIECE = 8_192
 PLAIN = "logistic (steps of 0.3)"
-NAMES = ("plain model", "swapcal")
+NAMES = ("the plain model", "swapcal")
 AUDITED = ("month", "dow", "hour", "distance", *WEATHER)
 SMALL_GROUP = 2_000
 Scores = list[tuple[str, float, float, float]]
@@ -74,13 +74,18 @@ def _demo(out: Path, rows: int, console: Console, run: Run) -> None:
     groups = {"airline": names_of(table["carrier"]), "airport": names_of(table["origin"])}
     console.print(f"{len(y):,} flights in {seconds:.1f} s: {len(y) / seconds:,.0f} forecasts learned per second.")
     scores = _scores(y, before, after, mean)
-    console.print(_overall(y, scores))
-    console.print(_by_group(groups, y, before, after))
     with console.status("auditing both, and testing the difference"):
         certificate = live.certificate()
         assert isinstance(certificate, Certificate)
         findings = _report(out, certificate, table, groups, y, (before, after))
-    _show(findings, certificate, console)
+    comparison = findings.comparison
+    assert comparison is not None
+    console.print(f"\n{comparison.sentence}\n", style="bold", markup=False, highlight=False)
+    console.print(_by_group(groups, y, before, after))
+    console.print(comparison.groups_sentence, markup=False, highlight=False)
+    console.print(_overall(y, scores))
+    console.print("The audit of swapcal's own forecasts:", highlight=False)
+    show_headline(findings, console)
     console.print(
         f"Report, both side by side: {out.resolve()}\n"
         "Next, with your own file: swapcal forecast FILE --target COLUMN --report report.html",
@@ -97,16 +102,6 @@ def _as_json(scores: Scores, findings: Findings, y: Array, out: Path, seconds: f
         {"command": "demo", "rows": len(y), "base_rate": float(y.mean()), "seconds": seconds, "scores": entries,
          "sentence": findings.comparison.sentence, "verdict": findings.headline.verdict, "report": str(out)}
     )  # fmt: skip
-
-
-def _show(findings: Findings, certificate: Certificate, console: Console) -> None:
-    comparison = findings.comparison
-    assert comparison is not None
-    console.print(comparison.sentence, style="bold", markup=False, highlight=False)
-    console.print(comparison.groups_sentence, markup=False, highlight=False)
-    console.print("\nThe audit of swapcal's own forecasts:", highlight=False)
-    show_headline(findings, console)
-    console.print(certificate.sentences()[0], markup=False, highlight=False)
 
 
 def _streamed(console: Console, live: Live, records: Any, y: Array) -> list[Trace]:
@@ -134,8 +129,8 @@ def _overall(y: Array, scores: Scores) -> Table:
     table = Table(
         box=SIMPLE_HEAD,
         title="All flights",
-        caption=f"{y.mean():.1%} were late. Lower is better. Calibration error: mean size of the gaps over {RANGES} "
-        f"ranges of forecasts, noise included. Log loss: probabilities kept {FLOOR:g} from 0 and 1.",
+        caption=f"{y.mean():.1%} were late. Lower is better. Calibration error as above, over all flights. Log loss: "
+        f"probabilities kept {FLOOR:g} from 0 and 1.",
     )
     for heading in ("forecast", "Brier score", "log loss", "calibration error"):
         table.add_column(heading, justify="left" if heading == "forecast" else "right")
@@ -149,8 +144,8 @@ def _by_group(groups: dict[str, list[str]], y: Array, before: Array, after: Arra
         box=SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
         title="By airline and airport",
-        caption="Gap: observed minus forecast, in percentage points. Error: calibration error as above, within the "
-        "group, in points; the report has the same figures.",
+        caption="Gap: observed minus forecast, in percentage points. Error: calibration error within the group, in "
+        f"points: mean size of the gaps over {RANGES} ranges of forecasts, noise included; the report has the same.",
     )
     for heading in ("group", "flights", "late", "gap before", "after", "error before", "after"):
         shown.add_column(heading, justify="left" if heading == "group" else "right", no_wrap=True)

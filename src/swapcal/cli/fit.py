@@ -171,7 +171,7 @@ def _facts(model: Model, known: StreamTable, roles: Roles, doubts: ColumnDoubts)
         "fit", "", len(known.y), base_rate=float(known.y.mean()), columns=columns_used(roles, model.notes[TYPES]),
         left_out=doubts.unused | dict.fromkeys(roles.drop, "--drop"), scores=[own, *given, constant],
         scored_on="out of fold: each row is forecast by a fit to other rows",
-        groups=gaps.largest_first(),
+        groups=gaps.largest_first(), small=gaps.small(),
     )  # fmt: skip
 
 
@@ -276,7 +276,8 @@ def predict(
             draw = Draw(mode, seed, drawn_by)
             kept = listed(keep, source.columns)
             rows = _run(fitted, source, out, draw, kept, options.threads(jobs), run)
-            used, target = fitted.notes[TYPES], fitted.notes.get(TARGET)
+            noted, target = fitted.notes[TYPES], fitted.notes.get(TARGET)
+            used = {name: noted[name] for name in source.columns if name in noted}
             scores = {fitted.notes[SCORE]: "probability"} if fitted.notes.get(SCORE) else {}
             facts = Facts("predict", source.name, rows, seconds=clock.perf_counter() - start)
             facts.columns = columns_used(Roles("", scores=scores), used)

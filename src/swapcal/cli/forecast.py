@@ -130,7 +130,10 @@ def forecast(
                 refuse_made(roles.shown())
             value = options.positive_in(target, positive, source)
             taken = None if follow else (lambda id: saved is not None and saved.knows(id))
-            reader = StreamReader(source, roles, skip=skip, positive=value, jobs=threads, taken=taken)
+            length = None if window is None else matures
+            reader = StreamReader(
+                source, roles, skip=skip, positive=value, jobs=threads, taken=taken, matures_after=length
+            )
             if saved is None and not follow:
                 unused = _leave_out(reader)
                 roles = reader.roles
@@ -214,7 +217,7 @@ def _facts(
         "forecast", name, tally.rows,
         base_rate=tally.gaps.base_rate if tally.labelled else None, columns=columns_used(roles, tally.types),
         left_out=unused | {name: "--drop" for name in roles.drop if name not in unused},
-        scores=tally.scored(), groups=tally.gaps.largest_first(), seconds=tally.seconds,
+        scores=tally.scored(), groups=tally.gaps.largest_first(), small=tally.gaps.small(), seconds=tally.seconds,
         written={NAMED[option]: str(path) for option, path in written.items() if path and option in NAMED},
         scored_on=_scored_on(live.status(), tally), next=_next(live.status(), roles, written),
     )  # fmt: skip

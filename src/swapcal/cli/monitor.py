@@ -115,7 +115,7 @@ def monitor(
             run.write(codec.dumps(summary, indent=1, ensure_ascii=False))
         facts = Facts("monitor", "", gaps.labelled, base_rate=gaps.base_rate)
         if weights is None:
-            facts.scores, facts.groups = gaps.scored(prob), gaps.largest_first()
+            facts.scores, facts.groups, facts.small = gaps.scored(prob), gaps.largest_first(), gaps.small()
         else:
             facts.base_rate = None
         facts.show(run.output)

@@ -287,7 +287,7 @@ LEAK_SHARE, LEAK_ROWS, LOG_CHANCE = 0.1, 20, float(np.log(1e-6))
 LEAK_BINS = 32
 ID_SHARE, TEXT_SHARE, FEWEST_WORDS = 0.9, 0.5, 3
 """Distinct values, as a share of the rows, of a text that names them, and of free text, which has so many words."""
-ID_NAMES = re.compile(r"(^|[_\W])(id|uuid|guid|key|rownum|index)$", re.IGNORECASE)
+ID_NAMES = re.compile(r"(^|[_\W])(id|uuid|guid|key|rownum|index|mrn)$", re.IGNORECASE)
 FEWEST_IDS = 100
 ONE_VALUE = "one value"
 
@@ -368,6 +368,8 @@ def looks_like_id(name: str, column: pa.ChunkedArray) -> bool:
     --------
     >>> looks_like_id("order", pa.chunked_array([[f"o-{k}" for k in range(200)]]))
     True
+    >>> looks_like_id("order", pa.chunked_array([[7000 + k // 20 * 19 + k % 20 for k in range(200)]]))
+    True
     >>> looks_like_id("income", pa.chunked_array([[k % 70 for k in range(200)]]))
     False
     """
@@ -381,12 +383,12 @@ def looks_like_id(name: str, column: pa.ChunkedArray) -> bool:
     share = pc.count_distinct(column).as_py() / known
     if ID_NAMES.search(name) or texts:
         return bool(share >= (TEXT_SHARE if ID_NAMES.search(name) else ID_SHARE))
-    return bool(share == 1.0 and _counts_rows(column.drop_null().to_numpy()))
+    return bool(share >= ID_SHARE and _counts_rows(column.drop_null().to_numpy()))
 
 
 def _counts_rows(values: Integers) -> bool:
-    """Return whether distinct whole numbers rise with the rows or leave few gaps, unlike counts of other things."""
-    return bool((np.diff(values) > 0).all() or int(values.max()) - int(values.min()) < 2 * len(values))
+    """Return whether whole numbers that hardly repeat never fall or leave few gaps, unlike counts of other things."""
+    return bool((np.diff(values) >= 0).all() or int(values.max()) - int(values.min()) < 2 * len(values))
 
 
 def _leak(name: str, column: pa.ChunkedArray, y: Array) -> str:
@@ -543,12 +545,20 @@ class GroupGaps:
         brier, log_loss = (self._losses / self.labelled).tolist()
         return [ForecastScore(name, brier, log_loss), base_rate_alone(self.base_rate, self._squares / self.labelled)]
 
+    def small(self) -> int:
+        """Return the number of groups with too few rows."""
+        return sum(bool(0 < own[tally.ROWS] < FEWEST_ROWS) for _, _, own in self._every())
+
+    def _every(self) -> Iterator[tuple[str, str | None, Array]]:
+        for name, column in (self._sums or {}).items():
+            for value, own in column.items():
+                yield name, value, own
+
     def largest_first(self) -> list[GroupGap]:
         """Return all groups of enough rows, the largest gap first; all intervals hold at once (Bonferroni)."""
         known = {
             f"{name} is missing" if value is None else f"{name} = {value}": own
-            for name, column in (self._sums or {}).items()
-            for value, own in column.items()
+            for name, value, own in self._every()
             if own[tally.ROWS] >= FEWEST_ROWS
         }
         if not known:

@@ -87,7 +87,7 @@ def show(clock: float, kind: str) -> str:
     if kind == ROW_NUMBERS:
         return f"row {clock:,.0f}"
     if kind == NUMBERS:
-        return f"{clock:.12g}"
+        return f"{clock:.15g}"
     text = str(np.datetime64(int(clock), "s"))
     return text.removesuffix("T00:00:00").replace("T", " ")
 
@@ -139,7 +139,7 @@ class Alarm(NamedTuple):
     @property
     def sentence(self) -> str:
         """The alarm as one sentence."""
-        few = "" if self.interval else ", too few to measure it"
+        few = "" if self.interval else ", too few for an interval"
         until = "since" if self.ended is None else "from"
         since = f"{until} {show(self.since, self.clock)} ({self.rows:,} rows{few})"
         return f"{self._where()}: {self._size()} {since}. {self._confidence()}"

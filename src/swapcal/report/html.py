@@ -383,8 +383,8 @@ def top(kind: str, title: str, facts: Iterable[str]) -> Html:
 
 
 def prose(*content: str, style: str | None = None) -> Html:
-    """Write a paragraph; no line of a large sentence ends inside "95 %" or "p < 0.001"."""
-    if style == "sentence":
+    """Write a paragraph; no line of a large sentence or of its details ends inside "95 %" or "p < 0.001"."""
+    if style in ("sentence", "detail", "lead"):
         content = tuple(part if isinstance(part, Html) else INSEPARABLE.sub("\u00a0", part) for part in content)
     return tag("p", *content, class_=style)
 

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -150,7 +151,13 @@ SAMPLE_BYTES, SAMPLE_RECORDS = 1 << 16, 50
 CANDIDATES = ",;\t|"
 EXAMINED, FEWEST_EXAMINED = 100_000, 100
 """Fields examined for the dialect, and the least number of rows."""
+TOTALS = {"total", "totals", "grand total", "sum", "summe", "gesamt", "gesamtsumme", "somme", "totale", "totaal"}
+NOTE = re.compile(r"[^\W\d_]{2,}\W+[^\W\d_]{2,}")
+"""Two words side by side; a row that was cut off in its first field has rarely more than one."""
+FEWEST_NOTED = 3
+"""Columns of a file below whose rows notes are looked for: in a narrower one a row may look like one."""
 NULLS = pacsv.ConvertOptions().null_values
+LOG = logging.getLogger("swapcal.tables")
 UNREADABLE = re.compile(r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error")
 
 
@@ -211,7 +218,7 @@ class Delimited:
                 self.detected = detect(dict(zip(self._fields, sampled, strict=False)), own)
         notes = (f"{above} line{'s' * (above > 1)} above the header left out" if above else "", self._blank)
         self.detected = replace(self.detected, notes=tuple(filter(None, notes)))
-        self._dialect = self.detected.dialect
+        self._dialect, self._is_noted = self.detected.dialect, dialect.is_open
 
     def _leave_out_blanks(self, sampled: list[list[str]]) -> None:
         """Leave out the columns without a name or values, with which spreadsheets fill lines up."""
@@ -248,7 +255,18 @@ class Delimited:
     def _blocks(self, first: int) -> Iterator[Block]:
         opened, header = self._opened, self._header
         cutter = Cutter(opened.name, self.delimiter, opened.share, 1 + header.count(b"\n"), opened.stopped)
-        return cutter.blocks(opened.pieces(len(header)), BLOCK, first)
+        for block in cutter.blocks(opened.pieces(len(header)), BLOCK, first):
+            yield self._without_foot(block) if block.last and not opened.follows else block
+
+    def _without_foot(self, block: Block) -> Block:
+        """Return the last block without totals and notes below the rows."""
+        text, below = block.text, 0
+        while foot := foot_of(text, self.delimiter, len(self._fields)):
+            text, below = text[: len(text.rstrip()) - len(foot)], below + 1
+        if below and self._is_noted:
+            note = foot_of(block.text, self.delimiter, len(self._fields)).decode(errors="replace")
+            LOG.info("%s: %d line%s below the rows left out: %r", self._opened.name, below, "s" * (below > 1), note)
+        return block._replace(text=text) if below else block
 
     def _read(self, block: Block, names: list[str], known: Mapping[str, Any]) -> tuple[pa.Table, Ragged]:
         """Return a block as a table, with columns that do not fit their type as text, and the rows of another width."""
@@ -292,6 +310,26 @@ class Delimited:
         line = _line_of(row, block.text, self.delimiter)
         place = f"row {first - 1 + row}" + ("" if line is None else f" (line {block.line - 1 + line})")
         return f"{self._opened.name}: {place}: {given}"
+
+
+def foot_of(text: bytes, delimiter: str, width: int) -> bytes:
+    r"""Return the last line if it is no row: a note in one field, or totals with a third of the fields empty.
+
+    Examples
+    --------
+    >>> [foot_of(text, ",", 4) for text in (b"1,2,3,4\nTotal,,,4\n", b"1,2,3,4\nprinted by hand", b"1,2,3,4\n5,,,\n")]
+    [b'Total,,,4', b'printed by hand', b'']
+    >>> foot_of(b"a-1,2,3,4\na-2", ",", 4)  # a row that was cut off: refused when it is read
+    b''
+    """
+    line = text.rstrip()[text.rstrip().rfind(b"\n") + 1 :]
+    if width < FEWEST_NOTED or not line.strip() or line.count(b'"') % 2:  # else it may be the end of a quoted text
+        return b""
+    fields = next(_records(line.decode(errors="replace"), delimiter), [])
+    filled = [field.strip() for field in fields if field.strip()]
+    is_note = len(fields) == 1 and b'"' not in line and NOTE.search(fields[0]) is not None
+    is_total = bool(filled) and filled[0].rstrip(":").lower() in TOTALS and 3 * len(filled) <= 2 * width
+    return line if is_note or is_total else b""
 
 
 def _line_of(row: int, text: bytes, delimiter: str) -> int | None:

@@ -103,8 +103,10 @@ class Dialect:
         (1234.56, 415.01, None, 0.125)
         >>> german.number("1.234,00 €", "pay"), german.number("EUR -3,50", "pay"), german.number("5 €")
         (1234.0, -3.5, None)
+        >>> german.number("90+"), german.number("< 0,5"), german.number("A+")
+        (90.0, 0.5, None)
         """
-        body, factor = text.translate(_ALIKE).strip(), 1.0
+        body, factor = without_limit(text.translate(_ALIKE).strip()), 1.0
         if column in self.currency:
             body = _amount(body)
         if column in self.percent:
@@ -145,7 +147,20 @@ def _pattern(decimal: str, thousands: str) -> re.Pattern[str]:
 SPELLINGS = [(".", ""), (".", ","), (",", ""), (",", "."), (".", "'"), (",", " "), (".", " "), (",", "'")]
 """Decimal points and separators of thousands that are looked for, the plainest first."""
 _SIGNS = r"[$€£¥₹₽₺₩₪₫₴₦฿₱]|R\$|kr\.?|zł|Kč|Ft|lei|CHF|EUR|USD|GBP|JPY|SEK|NOK|DKK|PLN|CZK|HUF|AUD|CAD|INR|CNY|BRL"
+_LIMIT = re.compile(r"(?:[<>]=?|[≤≥])\s*(.*\d.*)|(.*\d)\s*\+")
 _CURRENCY = re.compile(rf"([+-]?)\s*(?:{_SIGNS})\s*(.*)|(.*?)\s*(?:{_SIGNS})")
+
+
+def without_limit(body: str) -> str:
+    """Return a text without the mark of a limit, such as that of 90+ or <5, beyond which values are not told apart.
+
+    Examples
+    --------
+    >>> [without_limit(text) for text in ("90+", "<5", ">= 7", "-3", "c++")]
+    ['90', '5', '7', '-3', 'c++']
+    """
+    match = _LIMIT.fullmatch(body)
+    return body if match is None else match[1] or match[2]
 
 
 def spelt(body: str, decimal: str, thousands: str) -> float | None:
@@ -189,6 +204,8 @@ def advice(text: str, column: str, dialect: Dialect) -> str:
     ('--decimal , reads it', '', '--thousands , or --decimal , reads it')
     >>> advice("5 %", "x", Dialect()), advice("k.A.", "x", Dialect())
     ('--percent x reads it', '--missing k.A. takes it for missing')
+    >>> advice("n/k", "x", Dialect(missing=("k.A.",)))
+    '--missing k.A.,n/k takes it for missing'
     """
     body, sign = _unsigned(text.translate(_ALIKE).strip())
     own = (dialect.decimal, dialect.thousands)
@@ -200,7 +217,8 @@ def advice(text: str, column: str, dialect: Dialect) -> str:
     ways = [" ".join(filter(None, [marked, *_changes(own, pair)])) for pair in plainest]
     if ways:
         return f"{' or '.join(ways)} reads it"
-    return f"--missing {quote(text.strip())} takes it for missing" if len(text.split()) == 1 else ""
+    words = ",".join([*(dialect.missing or ()), text.strip()])  # an option given takes the place of what was found
+    return f"--missing {quote(words)} takes it for missing" if len(text.split()) == 1 else ""
 
 
 def _is_part(one: tuple[str, str], other: tuple[str, str]) -> bool:
@@ -219,7 +237,7 @@ def _changes(own: tuple[str, str], other: tuple[str, str]) -> list[str]:
 WORDS = {
     "k.a.", "k. a.", "n.a.", "n. a.", "keine angabe", "unbekannt", "unknown", "missing", "-", "--", "–", "—", "?", ".",
     "..", "...", "#nv", "#n/v", "#wert!", "#value!", "#div/0!", "#ref!", "#null!", "(null)", "<na>", "\\n", "n.v.",
-    "s/d", "n.d.", "n.c.", "b.d.", "not available", "not applicable",
+    "s/d", "n.d.", "n.c.", "b.d.", "not available", "not applicable", "none",
 }  # fmt: skip
 """Words that mean a missing value where they stand among numbers, in lower case."""
 PLAIN_NULLS = {"", "na", "n/a", "nan", "null", "#n/a", "#na", "-nan", "#n/a n/a"}
@@ -235,25 +253,29 @@ class Sample(NamedTuple):
     words: list[str]
     dates: list[str]
     sign: str
+    limits: int
+    """how many of the numbers are limits, such as 90+"""
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> "Sample":
         """Sort the distinct texts of a column by what they look like."""
         present = {text.translate(_ALIKE).strip() for text in texts}
-        numbers, words, dates, signs = list[str](), list[str](), list[str](), set[str]()
+        numbers, words, dates, signs, limits = list[str](), list[str](), list[str](), set[str](), 0
         for text in present - {word for word in present if word.lower() in PLAIN_NULLS}:
-            body, sign = _unsigned(text)
+            body, sign = _unsigned(without_limit(text))
             if any(_pattern(*pair).fullmatch(body) for pair in SPELLINGS):
                 numbers.append(body)
                 signs.add(sign)
+                limits += without_limit(text) != text
             else:
                 (dates if DATE.fullmatch(text) else words).append(text)
-        return cls(numbers, words, dates, signs.pop() if len(signs) == 1 else "")
+        return cls(numbers, words, dates, signs.pop() if len(signs) == 1 else "", limits)
 
     @property
     def is_numeric(self) -> bool:
-        """Whether most of the texts are numbers."""
-        return len(self.numbers) > MOSTLY * (len(self.numbers) + len(self.words) + len(self.dates))
+        """Whether most of the texts are numbers without a limit: <20, 20-40 and 40+ are three classes."""
+        every = len(self.numbers) + len(self.words) + len(self.dates)
+        return len(self.numbers) - self.limits > MOSTLY * every
 
     @property
     def is_coded(self) -> bool:
@@ -284,7 +306,7 @@ class Detected:
 
     dialect: Dialect
     seem: Mapping[str, str] = field(default_factory=dict)
-    """percent, currency, dates or zeros (leading ones)"""
+    """percent, currency, dates, zeros (leading ones) or limits"""
     notes: tuple[str, ...] = ()
     """what was left out above the rows, in words"""
 
@@ -315,7 +337,8 @@ def detect(columns: Mapping[str, Sequence[str]], given: Dialect) -> Detected:
         every = set(ORDERS[1:]).intersection(*orders.values()) if orders else set()
         settings["dates"] = every.pop() if len(every) == 1 else "iso"
     dialect = replace(given, **settings).settled()
-    seem = {name: sample.sign for name, sample in samples.items() if sample.is_numeric and sample.sign}
+    seem = {name: "limits" for name, sample in samples.items() if sample.is_numeric and sample.limits}
+    seem |= {name: sample.sign for name, sample in samples.items() if sample.is_numeric and sample.sign}
     seem |= {name: "zeros" for name, sample in samples.items() if sample.is_coded}
     if dialect.dates == "iso":
         seem |= dict.fromkeys(orders, "dates")

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as papq
 
 from swapcal.tables.delimited import Cutter, Delimited, Piece
-from swapcal.tables.dialect import Detected, Dialect, advice
+from swapcal.tables.dialect import WORDS, Detected, Dialect, advice, spelt
 from swapcal.tables.frame import UnknownColumnError
 from swapcal.tables.outcomes import ColumnTypes, ReadAs, is_text, not_a
 from swapcal.tables.sources import AUTO, InputError, Opened
@@ -36,6 +36,7 @@ class Format(Protocol):
 # JSON lines: one object per line.
 
 JSON_ROWS = 1 << 16
+SAMPLED_ROWS = 1000
 BLOCK = 1 << 22
 
 Rows = list[tuple[int, dict[str, Any]]]
@@ -105,7 +106,23 @@ class JsonLines:
         if kinds <= {int, float}:
             exact = all(value is None or abs(value) < 2**63 for value in values)
             return pa.array(values if exact and kinds == {int} else _floats(values), from_pandas=True)
+        if kinds <= {int, float, str} and not kinds <= {str}:  # some numbers are quoted
+            numbers = [_unquoted(value) if isinstance(value, str) else value for value in values]
+            if numbers.count(None) == values.count(None):
+                return pa.array(_floats(numbers), from_pandas=True)
         return pa.array(values if len(kinds) == 1 and list not in kinds else _texts(values))
+
+    def words(self) -> set[str]:
+        """Return the words for missing values that stand among numbers in the first rows."""
+        found: dict[str, set[str]] = {}
+        numeric = set[str]()
+        for _, row in self._first.rows[:SAMPLED_ROWS]:
+            for name, value in row.items():
+                if isinstance(value, str) and value.strip().lower() in WORDS:
+                    found.setdefault(name, set()).add(value.strip())
+                elif isinstance(value, int | float) and not isinstance(value, bool):
+                    numeric.add(name)
+        return {word for name, words in found.items() if name in numeric for word in words}
 
 
 def _json_keys(rows: Rows) -> list[str]:
@@ -121,6 +138,11 @@ def _flat(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             raise InputError(f"given two values called {min(twice)!r}, expected different names")
         values |= inner
     return values
+
+
+def _unquoted(text: str) -> float | None:
+    """Return the number that a text is; None if it is none, or a code with leading zeros."""
+    return None if text.isdecimal() and len(text) > 1 and text.startswith("0") else spelt(text, ".", "")
 
 
 def _floats(values: list[Any]) -> list[float | None]:
@@ -171,13 +193,19 @@ def _flattened(table: pa.Table) -> pa.Table:
 
 
 def _computable(table: pa.Table) -> pa.Table:
-    """Return views of texts as texts, with which Arrow computes little otherwise, and lengths of time as seconds."""
+    """Return views of texts as texts, with which Arrow computes little otherwise, and lengths of time as seconds.
+
+    Lists are texts, as in JSON lines.
+    """
     for place, column in enumerate(table.schema):
         if pa.types.is_string_view(column.type):
             table = table.set_column(place, column.name, table[place].cast(pa.large_string()))
         elif pa.types.is_duration(column.type):
             micros = table[place].cast(pa.duration("us"), safe=False).cast(pa.int64())
             table = table.set_column(place, column.name, pc.divide(micros.cast(pa.float64()), 1e6))
+        elif pa.types.is_nested(column.type):
+            texts = [None if value is None else json.dumps(value, default=str) for value in table[place].to_pylist()]
+            table = table.set_column(place, column.name, pa.array(texts, pa.large_string()))
     return table
 
 
@@ -268,10 +296,15 @@ SEEM = {
     "currency": "looks like amounts of money and is read as text; --currency {} reads numbers",
     "dates": "holds dates of unclear order and is read as text; --dates dmy or mdy reads them",
     "zeros": "has values with leading zeros and is read as text; --numeric {} reads numbers",
+    "limits": "has limits such as 90+ or <5, which are read as 90 and 5; --categorical {} reads text",
 }
 """The suggestion for a column that seems to need an option."""
-READ_AS = {"percent": "percentages, 12.5 % is read as 0.125", "currency": "amounts, read without the currency's sign"}
-"""How a column is read that needs an option and must be numbers."""
+READ_AS = {
+    "percent": "percentages, 12.5 % is read as 0.125",
+    "currency": "amounts, read without the currency's sign",
+    "limits": "limits such as 90+ or <5 are read as 90 and 5",
+}
+"""How a column is read that must be numbers."""
 
 
 @dataclass(frozen=True)
@@ -390,7 +423,8 @@ def open_source(
 def _detected(rows: Format, opened: Opened, dialect: Dialect) -> Detected:
     if isinstance(rows, Delimited):
         return rows.detected
-    return Detected(replace(dialect, encoding=opened.encoding).settled())
+    words = tuple(sorted(rows.words())) if isinstance(rows, JsonLines) and dialect.missing is None else dialect.missing
+    return Detected(replace(dialect, encoding=opened.encoding, missing=words).settled())
 
 
 def _log(name: str, given: Dialect, detected: Detected) -> None:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from swapcal._validate import likely_mistake
 from swapcal.arrays import Array, Flags, Index
-from swapcal.tables.dialect import Dialect, advice
+from swapcal.tables.dialect import Dialect, advice, without_limit
 from swapcal.tables.sources import InputError
 from swapcal.tables.values import formats, from_arrow, seconds_of, text_of
 
@@ -186,7 +186,7 @@ class ColumnTypes:
         """
         if kind not in (ReadAs.feature, ReadAs.any):
             return False
-        wrong = int(parsed(column, self._dialect)[1].sum())
+        wrong = int(parsed(column, self._dialect, limits=False)[1].sum())
         some = kind is ReadAs.feature and 1 <= wrong < MOSTLY * (len(column) - column.null_count)
         return bool(some or (not wrong and self._is_spelt(column)))
 
@@ -323,10 +323,13 @@ _EXPECTED = {
 }
 
 
-def parsed(column: Any, dialect: Dialect, name: str | None = None) -> tuple[Array, Flags]:
-    """Return (numbers, mask of values that are not numbers) of a text column, parsing each distinct text once."""
+def parsed(column: Any, dialect: Dialect, name: str | None = None, *, limits: bool = True) -> tuple[Array, Flags]:
+    """Return (numbers, mask of values that are not numbers) of a text column, parsing each distinct text once.
+
+    Unless `limits` are numbers, those such as 90+ are not.
+    """
     texts, indices = distinct(column)
-    values = [dialect.number(text, name) for text in texts]
+    values = [dialect.number(text, name) if limits or without_limit(text) == text else None for text in texts]
     numbers = np.array([*(np.nan if value is None else value for value in values), np.nan])
     failed = np.array([*(value is None for value in values), False])
     return numbers[indices], failed[indices]

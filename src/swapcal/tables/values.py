@@ -334,9 +334,11 @@ def shown(time: float, dated: bool) -> str:
     --------
     >>> shown(86400.5, True), shown(86400.0, True), shown(86400.5, False)
     ('1970-01-02T00:00:00.500000Z', '1970-01-02T00:00:00Z', '86400.5')
+    >>> shown(1700000285510, False)
+    '1700000285510'
     """
     if not dated or not abs(time) < LAST_DATE:
-        return f"{time:.12g}"
+        return f"{time:.15g}"
     return (EPOCH + timedelta(seconds=float(time))).isoformat().replace("+00:00", "Z")
 
 
