@@ -1,23 +1,30 @@
 """Labels that come late: what the mean and the issued forecast lose against the experts behind them, and trees.
 
-    SWAPCAL_DATA=directory python experiments/late.py [--data elec2 ...] [--late 0 500 ...] [--no-trees] [--bursts]
+    SWAPCAL_DATA=directory python experiments/late.py [--data elec2 ...] [--late 0 500 ...] [--no-trees]
+    SWAPCAL_DATA=directory python experiments/late.py --bursts | --calibration [--data ...] [--late ...]
 
 Every label comes the same number of rows late. Bookings are also forecast when they are made: their labels come early
 for cancellations and late for stays, and are learned as they come, or at the check-out day at the earliest. LightGBM is
 refitted at every tenth of the stream on the labels known by then; before it has any, it says one half. On all data the
 table goes into docs/streams.md.
+
+With --calibration: SMCal₂ over its null mean, of the first 100,000 rows, of those of them that were forecast before any
+label was known, of those after, and of those after twice the delay, when labels are known of rows that were themselves
+forecast with labels. Mean and expert are put on 51 levels for that. The prior is the base rate in hindsight.
 """
 
 import argparse
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from streams import DOCS, STREAMS, Array, Data, at_check_out, load, log_loss, refitted
+from swapcal.audit import Audit
 from swapcal.live import Live
 
 ROWS = 200_000
-BURST_ROWS, BURSTS = 100_000, (100, 300, 1_000, 3_000, 5_000)
+FEWER_ROWS, BURSTS = 100_000, (100, 300, 1_000, 3_000, 5_000)
 MARKS = ("<!-- late: begin -->", "<!-- late: end -->")
 
 
@@ -62,7 +69,7 @@ def measure(title: str, data: Data, trees: bool, **when: Any) -> str:
 
 def in_bursts(data: Data, size: int) -> str:
     """Return a line: the Brier score where the labels of so many rows come together, and its change by hashed order."""
-    y = data.y[:BURST_ROWS]
+    y = data.y[:FEWER_ROWS]
     time = np.arange(len(y), dtype=np.float64)
     together = np.floor(time / size + 1.0) * size - 0.5
     briers = []
@@ -71,6 +78,37 @@ def in_bursts(data: Data, size: int) -> str:
         mean = live.run(data.frame[: len(y)], y, time=time, label_time=together).mean
         briers.append(float(np.mean((np.asarray(mean) - y) ** 2)))
     return f"| {data.name} | {size:,} | {briers[0]:.5f} | {100 * (briers[1] / briers[0] - 1):+.2f} % |"
+
+
+def over_null(p: Array, y: Array, x: Array) -> str:
+    """Return SMCal₂ over its null mean, and that mean."""
+    if len(p) == 0:
+        return ""
+    noise = Audit(p, y, x).theory.noise("smcal", 2)
+    return f"{noise.value / noise.mean:.1f} ({noise.mean:.1f})"
+
+
+def calibration(data: Data, late: int) -> Iterator[str]:
+    """Yield lines on the calibration of what was issued, by what was known then."""
+    y = data.y[:FEWER_ROWS]
+    time = np.arange(len(y), dtype=np.float64)
+    when = {"time": time, "label_time": time + late} if late else {}
+    first = late + 1 if late else 0
+    parts = slice(None), slice(None, first), slice(first, None), slice(2 * first, None)
+    alone, named = (
+        Live(scores=data.scores, prior=prior).trace(data.frame[: len(y)], y, **when)
+        for prior in (None, float(y.mean()))
+    )
+    single = alone.experts[:, 1:]
+    forecasts = {
+        "p": alone.forecast.p,
+        "mean": alone.forecast.mean,
+        "best expert": single[:, np.argmin(np.mean((single - y[:, None]) ** 2, axis=0))],
+        "p, prior named": named.forecast.p,
+    }
+    for title, p in forecasts.items():
+        cells = [over_null(np.asarray(p)[part], y[part], alone.x[part]) for part in parts]
+        yield printed(f"| {data.name} | {late:,} | {title} | {' | '.join(cells)} |")
 
 
 def printed(line: str) -> str:
@@ -93,12 +131,21 @@ def main() -> None:
     parser.add_argument("--late", nargs="*", type=int, default=[0, 500, 5_000, 20_000])
     parser.add_argument("--no-trees", dest="trees", action="store_false", help="leave LightGBM out")
     parser.add_argument("--bursts", action="store_true", help="only labels that come together, in both orders")
+    parser.add_argument("--calibration", action="store_true", help="only SMCal₂ of what was issued")
     chosen = parser.parse_args()
     if chosen.bursts:
         for name in chosen.data:
             data = load(name)
             for size in BURSTS:
                 printed(in_bursts(data, size))
+        return
+    if chosen.calibration:
+        print("| stream | labels late | forecast | all rows | before the first label | after | after twice the delay |")
+        print("|---|--:|---|--:|--:|--:|--:|")
+        for name in chosen.data:
+            data = load(name)
+            for late in chosen.late:
+                list(calibration(data, late))
         return
     columns = ["mean", "issued", "blend", "best expert", "base rate of known labels"]
     columns += ["LightGBM refitted"] * chosen.trees + ["mean against best expert"]
