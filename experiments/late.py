@@ -1,11 +1,16 @@
 """Labels that come late: what the mean and the issued forecast lose against the experts behind them, and trees.
 
-    SWAPCAL_DATA=directory python experiments/late.py [--data elec2 ...] [--late 0 500 ...] [--no-trees] [--bursts]
+    SWAPCAL_DATA=directory python experiments/late.py [--data elec2 ...] [--late 0 500 ...] [--no-trees]
+    SWAPCAL_DATA=directory python experiments/late.py --bursts | --calibration [--data ...] [--late ...]
 
 Every label comes the same number of rows late. Bookings are also forecast when they are made: their labels come early
 for cancellations and late for stays, and are learned as they come, or at the check-out day at the earliest. LightGBM is
 refitted at every tenth of the stream on the labels known by then; before it has any, it says one half. On all data the
 table goes into docs/streams.md.
+
+With --calibration: SMCal₂ of the issued p over its null mean, of the first 100,000 rows, of those of them that were
+forecast before any label was known, of those after, and of those after twice the delay, when labels are known of rows
+that were themselves forecast with labels; and of all with the base rate in hindsight as `prior`.
 """
 
 import argparse
@@ -17,7 +22,7 @@ from streams import DOCS, STREAMS, Array, Data, at_check_out, load, log_loss, re
 from swapcal.live import Live
 
 ROWS = 200_000
-BURST_ROWS, BURSTS = 100_000, (100, 300, 1_000, 3_000, 5_000)
+FEWER_ROWS, DRAWS, BURSTS = 100_000, 40, (100, 300, 1_000, 3_000, 5_000)
 MARKS = ("<!-- late: begin -->", "<!-- late: end -->")
 
 
@@ -62,7 +67,7 @@ def measure(title: str, data: Data, trees: bool, **when: Any) -> str:
 
 def in_bursts(data: Data, size: int) -> str:
     """Return a line: the Brier score where the labels of so many rows come together, and its change by hashed order."""
-    y = data.y[:BURST_ROWS]
+    y = data.y[:FEWER_ROWS]
     time = np.arange(len(y), dtype=np.float64)
     together = np.floor(time / size + 1.0) * size - 0.5
     briers = []
@@ -71,6 +76,36 @@ def in_bursts(data: Data, size: int) -> str:
         mean = live.run(data.frame[: len(y)], y, time=time, label_time=together).mean
         briers.append(float(np.mean((np.asarray(mean) - y) ** 2)))
     return f"| {data.name} | {size:,} | {briers[0]:.5f} | {100 * (briers[1] / briers[0] - 1):+.2f} % |"
+
+
+def over_null(p: Array, y: Array, x: Array) -> str:
+    """Return SMCal₂ of issued levels over its mean if they were true (in brackets), outcomes drawn `DRAWS` times."""
+    if len(p) == 0:
+        return ""
+    order = np.argsort(p, kind="stable")
+    _, first, rows = np.unique(p[order], return_index=True, return_counts=True)
+    p, y, x, rng = p[order], y[order], x[order], np.random.default_rng(0)
+
+    def smcal(residuals: Array) -> float:
+        squares = np.add.reduceat(residuals[:, None] * x, first, axis=0) ** 2
+        return float(np.sum(np.maximum(4.0 * squares[:, 0], 4.0 / 3.0 * squares[:, 1:].sum(axis=1)) / rows))
+
+    null = float(np.mean([smcal((rng.random(len(p)) < p) - p) for _ in range(DRAWS)]))
+    return f"{smcal(y - p) / null:.1f} ({null:.1f})"
+
+
+def calibration(data: Data, late: int) -> str:
+    """Return a line on the calibration of the issued p, by what was known then."""
+    y = data.y[:FEWER_ROWS]
+    time, first = np.arange(len(y), dtype=np.float64), late + 1
+    parts = slice(None), slice(None, first), slice(first, None), slice(2 * first, None)
+    cells = []
+    for prior in (None, float(y.mean())):
+        live = Live(scores=data.scores, prior=prior)
+        trace = live.trace(data.frame[: len(y)], y, time=time, label_time=time + late)
+        cells += [over_null(np.asarray(trace.forecast.p)[part], y[part], trace.x[part]) for part in parts]
+        parts = parts[:1]
+    return printed(f"| {data.name} | {late:,} | {' | '.join(cells)} |")
 
 
 def printed(line: str) -> str:
@@ -93,12 +128,21 @@ def main() -> None:
     parser.add_argument("--late", nargs="*", type=int, default=[0, 500, 5_000, 20_000])
     parser.add_argument("--no-trees", dest="trees", action="store_false", help="leave LightGBM out")
     parser.add_argument("--bursts", action="store_true", help="only labels that come together, in both orders")
+    parser.add_argument("--calibration", action="store_true", help="only SMCal₂ of what was issued")
     chosen = parser.parse_args()
     if chosen.bursts:
         for name in chosen.data:
             data = load(name)
             for size in BURSTS:
                 printed(in_bursts(data, size))
+        return
+    if chosen.calibration:
+        parts = "all rows | before the first label | after | after twice the delay | all rows, prior named"
+        printed(f"| stream | labels late | {parts} |\n|---|--:|--:|--:|--:|--:|--:|")
+        for name in chosen.data:
+            data = load(name)
+            for late in filter(None, chosen.late):
+                calibration(data, late)
         return
     columns = ["mean", "issued", "blend", "best expert", "base rate of known labels"]
     columns += ["LightGBM refitted"] * chosen.trees + ["mean against best expert"]

@@ -56,14 +56,14 @@ class ReferenceNewton:
 
 
 class ReferenceExperts:
-    def __init__(self, scores: Any = 0, first: Any = 1, norm: Any = 1.0) -> None:
+    def __init__(self, scores: Any = 0, first: Any = 1, norm: Any = 1.0, models: Any = 0) -> None:
         n, own = 1 + kernels.EXPERTS + scores, 1 + kernels.EXPERTS
-        self.first, self.norm, self.scores = first, norm, scores
+        self.first, self.norm, self.scores, self.users = first, norm, scores, scores - models
         self.weights = [{} for _ in range(kernels.HASHED)]
         self.squares = [{} for _ in range(kernels.HASHED)]
         self.newtons = [ReferenceNewton(*each) for each in zip(newton.RIDGES, newton.KEEP, strict=True)]
         plain, scored = np.zeros(n), np.zeros(n)
-        scored[own:] = 1 / max(scores, 1)
+        scored[own : own + self.users] = 1 / max(self.users, 1)
         self.stacks = [plain, scored][: 1 + (scores > 0)]
         known = (np.arange(n) < own).astype(float)
         self.covariances = [kernels.PRIOR * np.diag(known), kernels.PRIOR * np.eye(n)][: 1 + (scores > 0)]
@@ -104,7 +104,7 @@ class ReferenceExperts:
         inputs = np.array([1.0, *logits, *users])
         base = math.log((self.ones + 0.5) / (self.known - self.ones + 0.5))
         stacks = [self.stacked(k, inputs) for k in range(len(self.stacks))]
-        stacks += [float(np.mean(users))] if self.scores else []
+        stacks += [float(np.mean(users[: self.users]))] if self.scores else []
         believed = self.shares if self.known else np.eye(len(stacks))[len(self.stacks) - 1]
         mixed = float(believed @ [chance(m) for m in stacks])
         members = np.array([math.log(mixed / (1 - mixed)), *logits, *users, base])

@@ -82,16 +82,17 @@ def some_weights(n: Any) -> Any:
     return np.random.default_rng(8).choice([0.25, 1.0, 1.5, 4.0, 12.5], n)
 
 
-@pytest.mark.parametrize(("scores", "weighted"), [(0, False), (2, False), (2, True)])
-def test_the_bank_follows_the_literal_reference(stream: Any, scores: Any, weighted: Any) -> None:
+@pytest.mark.parametrize(("scores", "models", "weighted"), [(0, 0, False), (2, 0, False), (2, 0, True), (2, 1, False)])
+def test_the_bank_follows_the_literal_reference(stream: Any, scores: Any, models: Any, weighted: Any) -> None:
     keys, values, y, given = (part[:FEW] for part in stream)
     given, weights = given[:, :scores].copy(), some_weights(FEW) if weighted else np.ones(FEW)
-    reference, expected = ReferenceExperts(scores), []
+    reference, expected = ReferenceExperts(scores, models=models), []
     for t in range(len(y)):
         memory, probabilities = reference.forecast(keys[t], values[t], given[t])
         expected.append(probabilities)
         reference.learn(keys[t], values[t], memory, y[t], weight=weights[t])
-    _, actual = play(Experts(scores), keys, values, given, *immediate(y), weights=weights)
+    experts = Experts(scores, models=models)
+    _, actual = play(experts, keys, values, given, *immediate(y), weights=weights)
     np.testing.assert_allclose(actual, np.array(expected), atol=2e-4)
 
 

@@ -1,5 +1,6 @@
 """Refit: any classifier inside Live, fitted on a schedule that depends on the number of labels alone."""
 
+import copy
 import time
 from typing import Any
 
@@ -168,3 +169,21 @@ def test_models_are_heard_only_after_they_did_well() -> None:
     assert alone.forecast({"v": 1.0}, id=0).mean == pytest.approx(0.5)
     y = np.random.default_rng(0).random(600) < 0.99
     assert alone.run([{"v": 1.0}] * 600, y).mean[-100:].mean() > 0.95
+
+
+def test_a_model_beside_a_score_that_is_the_truth_costs_nothing_before_it_has_learned(tmp_path: Any) -> None:
+    """The scores that are believed as given are the user's; a model's forecasts are not averaged with them."""
+    rng = np.random.default_rng(0)
+    p = rng.random(600)
+    y = (rng.random(600) < p).astype(float)
+    records = [
+        {"s": chance, "x": other} for chance, other in zip(p.tolist(), rng.normal(size=600).tolist(), strict=True)
+    ]
+    live = Live(scores=["s"], models={"tree": tree()})
+    means = np.asarray(live.run(records[:500], y[:500]).mean)
+    alone = np.asarray(Live(scores=["s"]).run(records[:500], y[:500]).mean)
+    assert np.sqrt(np.mean((alone - p[:500]) ** 2)) < 0.02
+    assert np.sqrt(np.mean((means - p[:500]) ** 2)) < 0.02  # 0.06 with the mean of both
+    live.save(tmp_path / "live.swapcal")
+    again = Live.load(tmp_path / "live.swapcal", models=copy.deepcopy(live.models))
+    np.testing.assert_array_equal(again.run(records[500:], y[500:]).mean, live.run(records[500:], y[500:]).mean)

@@ -166,6 +166,9 @@ class Bank(NamedTuple):
     """(CURVE,) weights of the recalibration curve of the blend's recent forecasts"""
     spread: Array
     """(CURVE, CURVE) their covariance"""
+    given: Integers
+    """(1,) how many of the scores are the users', the first ones; the others are of models, which have yet to learn. Of
+    models alone, all of them"""
 
 
 class View(NamedTuple):
@@ -371,12 +374,12 @@ def stacked(bank: Bank, stack: int, inputs: Array, trust: Array) -> float:
 
 
 @inlined
-def as_given(memory: Array, inputs: int) -> float:
+def as_given(bank: Bank, memory: Array) -> float:
     """Return the mean log-odds of the users' scores: the start of the stack that uses them."""
     odds = 0.0
-    for score in range(1 + EXPERTS, inputs):
+    for score in range(1 + EXPERTS, 1 + EXPERTS + bank.given[0]):
         odds += memory[score]
-    return float(odds / (inputs - 1 - EXPERTS))
+    return float(odds / bank.given[0])
 
 
 @inlined
@@ -399,7 +402,7 @@ def put_stacks(bank: Bank, memory: Array, trust: Array) -> None:
         memory[inputs + ISSUED_SCORED] = memory[inputs + ISSUED_STACK] = scored
         if bank.counts[KNOWN] > 0.0:
             p = bank.shares[PLAIN] * sigmoid(unscored) + bank.shares[SCORED] * sigmoid(scored)
-            p += bank.shares[GIVEN] * sigmoid(as_given(memory, inputs))
+            p += bank.shares[GIVEN] * sigmoid(as_given(bank, memory))
             memory[inputs + ISSUED_STACK] = np.log(p / (1.0 - p))
 
 
@@ -559,7 +562,7 @@ def forecast_row(bank: Bank, work: Workspace, given: Array, memory: Array, proba
     p += (bent(bank.curve, p) - p) / (1.0 + bank.counts[LAG])
     share = trusted_share(bank)
     if share > 0.0 and known > 0.0:
-        p += share * (sigmoid(as_given(memory, inputs)) - p)
+        p += share * (sigmoid(as_given(bank, memory)) - p)
     probabilities[0] = p
     for e in range(EXPERTS):
         probabilities[1 + e] = work.chances[e]
@@ -688,7 +691,7 @@ def learn_shares(bank: Bank, memory: Array, y: float, rate: float, rival: float)
     scored = log_likelihood(memory[inputs + ISSUED_SCORED], y) - unscored
     scored = bank.shares[SCORED] * np.exp(min(rate * scored, LARGEST_GAIN))
     given = bank.shares[GIVEN] * np.exp(
-        min(rate * (log_likelihood(as_given(memory, inputs), y) - unscored), LARGEST_GAIN)
+        min(rate * (log_likelihood(as_given(bank, memory), y) - unscored), LARGEST_GAIN)
     )
     total = scored + given + bank.shares[PLAIN]
     bank.shares[SCORED] = scored / total + SWITCHING * (1.0 / 3.0 - scored / total)
@@ -833,11 +836,11 @@ def share_blend(bank: Bank, shares: Array) -> None:
     if bank.counts[KNOWN] > 0.0:
         put_trust(bank, shares)
         put_weights(bank, shares, shares)
-        first, last, share = 1 + EXPERTS, bank.weights.shape[1], trusted_share(bank)
+        share = trusted_share(bank)
         for member in range(shares.shape[0]):
             shares[member] *= 1.0 - share
-        for score in range(first, last):
-            shares[score] += share / (last - first)
+        for score in range(1 + EXPERTS, 1 + EXPERTS + bank.given[0]):
+            shares[score] += share / bank.given[0]
 
 
 @jit

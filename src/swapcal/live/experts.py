@@ -242,6 +242,7 @@ class Experts(Writable):
             covariance[SCORED, range(n), range(n)] = PRIOR
         self.scores = scores
         self.view = view
+        given = np.array([scores - models or scores])  # of models alone the first to be believed are these
         self._bank = Bank(
             _table(SLOTS[size][0], LINEAR_ROW, LINEAR),
             _table(SLOTS[size][1], PAIRED_ROW, PAIRED),
@@ -255,6 +256,7 @@ class Experts(Writable):
             np.zeros(COUNTS),
             np.zeros(CURVE),
             VARIANCE * np.eye(CURVE),
+            given,
         )
         self._bank.counts[TRUST] = AT_FIRST[GIVEN] if scores else 0.0
         self._work = _work(0, 1, self.memory_width)
@@ -353,10 +355,10 @@ class Experts(Writable):
         return State(arrays, {"scores": self.scores})
 
     @classmethod
-    def from_state(cls, state: State, view: View = NO_FEATURES, size: str = FULL) -> "Experts":
+    def from_state(cls, state: State, view: View = NO_FEATURES, size: str = FULL, *, models: int = 0) -> "Experts":
         """Rebuild from `to_state`; the state must have been checked."""
         arrays, manifest = state
-        experts = cls(int(manifest["scores"]), view, size=size)
+        experts = cls(int(manifest["scores"]), view, models, size)
         for name, _ in TABLES:
             getattr(experts._bank, name)[arrays[f"{name}_used"]] = arrays[name]
         for name in DENSE:

@@ -337,7 +337,8 @@ class Learner:
         """Take over a state from `to_state`."""
         self.contexts = Contexts.from_state(part(state, "contexts"))
         self.contexts.span = self.span
-        self.experts = Experts.from_state(part(state, "experts"), _view(self.contexts), self.size)
+        models, view = len(self.models), _view(self.contexts)
+        self.experts = Experts.from_state(part(state, "experts"), view, self.size, models=models)
         if state.manifest["forecaster"] is not None:
             self._restore_engine(part(state, "forecaster"))
 

@@ -209,7 +209,7 @@ def _unseen_share(status: Status) -> Iterator[str]:
     if status.labels >= ENOUGH and status.unseen - 1.0 / (status.labels + 1.0) >= SMALL:  # less: one delay of all
         yield (
             f"{status.unseen:.1%} of the outcomes cannot have been seen yet: they take longer than any that has come. "
-            'Name matures=, or unseen="fair" if delays do not depend on outcomes.'
+            'Name matures= if that is not done, or unseen="fair" if delays do not depend on outcomes.'
         )
 
 
