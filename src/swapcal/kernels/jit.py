@@ -34,7 +34,7 @@ from numba.core.typed_passes import NativeLowering
 
 # Compiling less: functions that are only inlined never run alone, so their machine code is not made.
 
-AS_EMITTED = {f"swapcal.kernels.{name}" for name in ("experts", "linalg", "mixing", "newton")}
+AS_EMITTED = {f"swapcal.kernels.{name}" for name in ("experts", "linalg", "mixing")}
 """Modules whose parts become machine code nevertheless: making it rewrites the part that kernels inline, and without
 that the last bits of the experts' sums would be others."""
 FLAGS_HASH = hash(Flags())
