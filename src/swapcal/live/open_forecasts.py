@@ -424,6 +424,8 @@ class OpenForecasts:
 
     def _falls_silent(self, slot: int, time: float, passed: tuple[float, int]) -> bool:
         """Return whether an open forecast is learned as silence before a time or before `passed`."""
+        if self.maturity.silence is None:
+            return False
         matures, due = self.matures[slot], self.due[slot]
         past = not self.arrived[slot] and self.is_past(matures, self.issued[slot], time, passed)
         return past and not (due <= matures and not self._is_late(slot, due))

@@ -51,7 +51,8 @@ class OutcomeDelays:
         """Count outcomes that were learned after a delay."""
         k = self._room(delay)
         self.seen[k] += outcomes
-        self.longest[k] = max(self.longest[k], delay)
+        if delay > self.longest[k]:
+            self.longest[k] = delay
 
     def lose(self, age: int) -> None:
         """Count a forecast that expired at an age without an outcome."""
@@ -60,8 +61,9 @@ class OutcomeDelays:
     def _room(self, delay: int) -> int:
         k = delay_class(delay)
         missing = k + 1 - len(self.seen)
-        for column in (self.seen, self.lost, self.longest):
-            column.extend([0] * missing)
+        if missing > 0:
+            for column in (self.seen, self.lost, self.longest):
+                column.extend([0] * missing)
         return k
 
     def unseen(self, ages: Integers) -> float:
