@@ -9,6 +9,7 @@ from scipy.stats import binom
 
 from swapcal import Live, Monitor, archive, bounds
 from swapcal.archive import State
+from swapcal.kernels import wealth
 from swapcal.kernels.wealth import (
     AT,
     BEFORE,
@@ -30,6 +31,7 @@ from swapcal.kernels.wealth import (
 )
 from swapcal.monitor import Alarm, ClassMonitors, Lifetime, e_bh, settings
 from swapcal.monitor import state as evidence
+from swapcal.monitor.alarms import since_change, since_first
 from swapcal.monitor.settings import DEFAULT_STAKES
 from tests import reference_monitor as reference
 from tests.chance import seeded
@@ -959,3 +961,11 @@ def test_each_shard_has_its_part_of_a_groups_budget():
     for joined, shards in ((two, 2.0), (three, 3.0)):
         np.testing.assert_allclose(joined._bets.log_weights(), parts[0]._bets.log_weights() - np.log(shards))
         np.testing.assert_allclose(joined._bets.limits(), parts[0]._bets.limits() + np.log(shards))
+
+
+def test_a_change_from_the_first_row_has_the_interval_of_all_rows():
+    """Either side of both has half of the budget."""
+    marks, note = np.zeros(wealth.MARKS), np.zeros(wealth.NOTES)
+    marks[[wealth.SINCE, wealth.SPAN, wealth.GAP, wealth.SPREAD]] = 1.0, 200.0, 40.0, 50.0
+    note[[wealth.FIRST, wealth.VISITS, wealth.TOTAL, wealth.TOTAL_SQUARE]] = 1.0, 200.0, 40.0, 50.0
+    assert since_change(marks, 0.05) == since_first(note, 0.05)
