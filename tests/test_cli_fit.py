@@ -65,6 +65,50 @@ def test_fit_reports_its_certificate_and_predict_improves_the_score(files, table
     assert error < 0.25 * before
 
 
+def test_predict_scores_a_file_that_has_the_outcomes(files, table, tmp_path):
+    rows, _ = table
+    y = rows["y"].to_numpy().astype(float)
+    done = run("predict", files / "model.swapcal", files / "train.csv", "--out", tmp_path / "p.csv",
+               "--json", tmp_path / "facts.json")  # fmt: skip
+    assert done.exit_code == 0, done.output
+    facts = json.loads((tmp_path / "facts.json").read_text())
+    mean = pacsv.read_csv(tmp_path / "p.csv")["mean"].to_numpy()
+    assert facts["base_rate"] == pytest.approx(y.mean())
+    assert [one["brier"] for one in facts["scores"]] == pytest.approx([np.mean((mean - y) ** 2), np.var(y)])
+    gaps = {one["group"]: one["gap"] for one in facts["groups"]}
+    shops = rows["shop"].to_pylist()
+    assert gaps == pytest.approx(
+        {f"shop = {shop}": np.mean((y - mean)[[each == shop for each in shops]]) for shop in {*shops}}
+    )
+    assert "rows that were fitted flatter the model" in done.output.replace("\n", " ")
+
+
+@pytest.mark.parametrize("column", [["1", "2"] * 2000, None])
+def test_predict_scores_nothing_without_outcomes_it_can_read(files, table, tmp_path, column):
+    rows, _ = table
+    rows = rows.drop_columns(["y"]) if column is None else rows.set_column(rows.column_names.index("y"), "y", [column])
+    pacsv.write_csv(rows, tmp_path / "new.csv")
+    done = run("predict", files / "model.swapcal", tmp_path / "new.csv", "--out", tmp_path / "p.csv",
+               "--json", tmp_path / "facts.json")  # fmt: skip
+    assert done.exit_code == 0, done.output
+    facts = json.loads((tmp_path / "facts.json").read_text())
+    assert (facts["base_rate"], facts["scores"], facts["groups"]) == (None, [], [])
+
+
+def test_predict_counts_the_value_that_the_fit_counted(table, tmp_path):
+    rows, _ = table
+    pacsv.write_csv(rows, tmp_path / "train.csv")
+    for name, extra in (("ones", []), ("zeros", ["--positive", "0"])):
+        done = run("fit", tmp_path / "train.csv", "--target", "y", "--score", "p", "--drop", "id", "--correction",
+                   "none", *extra, "--out", tmp_path / name)  # fmt: skip
+        assert done.exit_code == 0, done.output
+        done = run("predict", tmp_path / name, tmp_path / "train.csv", "--out", tmp_path / "p.csv",
+                   "--json", tmp_path / f"{name}.json")  # fmt: skip
+        assert done.exit_code == 0, done.output
+    rates = [json.loads((tmp_path / f"{name}.json").read_text())["base_rate"] for name in ("ones", "zeros")]
+    assert rates == pytest.approx([rows["y"].to_numpy().mean(), 1 - rows["y"].to_numpy().mean()])
+
+
 @pytest.mark.parametrize("kind", ["train.csv.gz", "train.parquet"])
 def test_formats_agree(files, kind):
     run("predict", files / "model.swapcal", files / "train.csv", "--out", files / "a.parquet")
@@ -275,13 +319,13 @@ def test_intervals_of_all_groups_hold_at_once():
         gaps = GroupGaps()
         p = rng.uniform(0.05, 0.5, n)
         gaps.add(group, p, (rng.random(n) < p).astype(float))
-        missed += any(one.low > 0 or one.high < 0 for one in gaps.found())
+        missed += any(one.low > 0 or one.high < 0 for one in gaps.largest_first())
     assert missed / 400 < 0.09, "5 % and three standard errors"
     lifted = GroupGaps(["g"])
     p = np.full(n, 0.2)
     lifted.add(group, p, np.where(np.arange(n) % 10 == 3, np.arange(n) % 20 == 3, rng.random(n) < 0.2).astype(float))
-    assert lifted.found()[0].group == "g = d"
-    assert lifted.found()[0].gap == pytest.approx(0.3)
+    assert lifted.largest_first()[0].group == "g = d"
+    assert lifted.largest_first()[0].gap == pytest.approx(0.3)
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):

@@ -19,6 +19,8 @@ from swapcal.cli.forecasting import losses
 from swapcal.cli.options import OnBadRow, listed, scored
 from swapcal.cli.progress import Facts, ForecastScore, Run, bar, running
 from swapcal.cli.rows import (
+    GROUPS,
+    POSITIVE,
     SCORE,
     SCORE_KIND,
     SPELT,
@@ -43,7 +45,7 @@ from swapcal.tables.delimited import Piece
 from swapcal.tables.dialect import Dialect
 from swapcal.tables.formats import Source
 from swapcal.tables.frame import Table
-from swapcal.tables.outcomes import ReadAs, timed
+from swapcal.tables.outcomes import Positive, ReadAs, outcomes, timed
 from swapcal.tables.output import protect
 from swapcal.tables.sources import InputError
 
@@ -136,6 +138,7 @@ def fit(
         known = replace(known, features=known.features.drop_columns([*doubts.unused]))
         model = _fit(known, roles, settings, run)
         run.step(f"{model.dim} coordinates fitted")
+        model.notes |= {GROUPS: [*roles.groups], POSITIVE: positive}
         model.notes[SPELT] = _spelt(source.as_numbers(roles.kinds()), {*model.notes[TYPES], *roles.scores})
         model.save(out)
         run.kept = f"{out} is written"
@@ -275,12 +278,14 @@ def predict(
                 raise InputError(f"--key: given {drawn_by!r}, a column the model learned from, expected another")
             draw = Draw(mode, seed, drawn_by)
             kept = listed(keep, source.columns)
-            rows = _run(fitted, source, out, draw, kept, options.threads(jobs), run)
+            quality = Quality(fitted, source)
+            rows = _run(fitted, source, out, draw, kept, options.threads(jobs), run, quality)
             noted, target = fitted.notes[TYPES], fitted.notes.get(TARGET)
             used = {name: noted[name] for name in source.columns if name in noted}
             scores = {fitted.notes[SCORE]: "probability"} if fitted.notes.get(SCORE) else {}
             facts = Facts("predict", source.name, rows, seconds=clock.perf_counter() - start)
             facts.columns = columns_used(Roles("", scores=scores), used)
+            quality.enter(facts)
             facts.left_out = {
                 name: "not in the model" for name in source.columns if name not in {*used, *scores, target, *kept}
             }
@@ -293,8 +298,41 @@ def predict(
             facts.end(run)
 
 
-def _run(model: Model, source: Source, out: str, draw: Draw, keep: list[str], jobs: int, run: Run) -> int:
-    kinds = dict.fromkeys(keep, ReadAs.raw) | {name: kind_of(noted) for name, noted in model.notes[TYPES].items()}
+class Quality:
+    """How good predictions are, where the file has the outcomes too."""
+
+    def __init__(self, model: Model, source: Source) -> None:
+        self._types, self._gaps = [*model.notes[TYPES]], GroupGaps(model.notes.get(GROUPS, ()))
+        self.target, self._decimal = str(model.notes.get(TARGET, "")), source.dialect.decimal
+        self._positive, self._drawn = model.notes.get(POSITIVE), False
+        self.reads = POSITIVE in model.notes and self.target in source.columns
+        """whether the file has outcomes that can be told apart; models saved before 0.3.0 do not know which is 1"""
+
+    def judge(self, piece: Piece, answered: pa.Table) -> None:
+        """Add the rows of a piece that have an outcome; a value that is no outcome ends it."""
+        if self.reads:
+            positive = None if self._positive is None else Positive(self._positive, self.target, self._decimal)
+            y, wrong = outcomes(piece.table[self.target], positive, self._decimal)
+            self.reads = not wrong.any()
+            self._drawn = "p" in answered.column_names
+            self._gaps.add(piece.table.select(self._types), answered["p" if self._drawn else "mean"].to_numpy(), y)
+
+    def enter(self, facts: Facts) -> None:
+        """Enter the figures, if all outcomes could be read."""
+        if self.reads and self._gaps.labelled:
+            facts.base_rate, facts.scores = (
+                self._gaps.base_rate,
+                self._gaps.scored("swapcal, drawn levels" if self._drawn else "swapcal"),
+            )
+            facts.scored_on = f"outcomes in column {self.target!r}; rows that were fitted flatter the model"
+            facts.groups, facts.small = self._gaps.largest_first(), self._gaps.small()
+
+
+def _run(
+    model: Model, source: Source, out: str, draw: Draw, keep: list[str], jobs: int, run: Run, quality: Quality
+) -> int:
+    kinds = {quality.target: ReadAs.raw} if quality.reads else dict[str, ReadAs]()
+    kinds |= dict.fromkeys(keep, ReadAs.raw) | {name: kind_of(noted) for name, noted in model.notes[TYPES].items()}
     kinds |= {} if draw.key is None else {draw.key: ReadAs.raw}
     kinds |= {model.notes[SCORE]: ReadAs.number} if model.notes.get(SCORE) else {}
 
@@ -307,7 +345,7 @@ def _run(model: Model, source: Source, out: str, draw: Draw, keep: list[str], jo
             raise type(error)(f"{place}{error}") from None
         return beside({name: piece.table[name] for name in keep}, made)
 
-    return answer_pieces(source, kinds, out, "predicting", run, answer, jobs)
+    return answer_pieces(source, kinds, out, "predicting", run, answer, jobs, quality.judge)
 
 
 def _predict_piece(model: Model, piece: Piece, kinds: dict[str, ReadAs], order: str, draw: Draw) -> dict[str, Any]:

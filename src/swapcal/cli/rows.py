@@ -193,9 +193,10 @@ class OutcomeWindows:
 
 # What `fit` and `predict` share: columns as the model wants them, and the notes in a model file.
 
-SCORE, SCORE_KIND, TYPES, TARGET, SPELT = "score", "score_kind", "types", "target", "spelt"
-"""Keys of a model's notes: the column of scores, what they are, each column's type in the file, the labels' column, and
-the columns of percentages and amounts."""
+SCORE, SCORE_KIND, TYPES, GROUPS, TARGET = "score", "score_kind", "types", "groups", "target"
+POSITIVE, SPELT = "positive", "spelt"
+"""Keys of a model's notes: the column of scores, what they are, each column's type in the file, the groups, the labels'
+column, the value of it that counts as 1, and the columns of percentages and amounts."""
 
 
 def numbers_or_text(table: pa.Table) -> pa.Table:
@@ -477,15 +478,18 @@ def answer_pieces(
     run: Run,
     answer: Callable[[Piece], pa.Table],
     jobs: int = 1,
+    judge: Callable[[Piece, pa.Table], None] | None = None,
 ) -> int:
     """Write the answer to each piece of the file; return the number of rows.
 
-    With several jobs, threads answer several pieces at once; they are written in order.
+    With several jobs, threads answer several pieces at once; they are written, and passed to `judge`, in order.
     """
     rows = 0
     with bar(run.console, doing) as shown, table_writer(out) as write:
         for piece, answered in in_order(lambda piece: (piece, answer(piece)), source.pieces(kinds, jobs), jobs):
             write(answered)
+            if judge is not None:
+                judge(piece, answered)
             rows += len(piece.table)
             shown.to(rows, piece.share)
             run.kept = f"{rows:,} rows were written" if out == "-" else f"{out} was not written"
