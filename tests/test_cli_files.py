@@ -358,11 +358,11 @@ def test_fractions_are_outcomes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", ["forecast", "fit"])
 def test_hints_say_what_they_would_cost_and_name_options_that_exist(tmp_path: Path, command: str) -> None:
     path, out = tmp_path / "in.csv", tmp_path / "out.csv"
-    agents = ("none" if i % 4 == 0 else str(i) for i in range(N))
+    agents = ("broker" if i % 4 == 0 else str(i) for i in range(N))
     path.write_text("y,agent\n" + "".join(f"{y},{a}\n" for (_, y, _), a in zip(ROWS, agents, strict=True)))
     named = (command, path, "--target", "y", "--out", out)
     refused = said(run(*named))
-    assert "row 1: column 'agent': given text 'none' among numbers" in refused
+    assert "row 1: column 'agent': given text 'broker' among numbers" in refused
     assert "--on-bad-row skip would leave out 20 of 80 rows (25.0%)" in refused
     for remedy in (("--on-bad-row", "skip"), ("--categorical", "agent")):
         assert run(*named, *remedy).exit_code == 0
