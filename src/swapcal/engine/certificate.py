@@ -70,14 +70,14 @@ class IssuedErrors:
         Examples
         --------
         >>> print(IssuedErrors(2.5, 0.5, 3.0, 2.0, 100, 100.0).short())
-        at most 0.025 per forecast along any linear rule; for outcomes 0 and 1 no convex loss of slope up to 1 loses
-        more than 0.030 to an affine rule
+        at most 0.025 per forecast along any linear rule; for outcomes 0 and 1 no convex loss loses more than 0.030
+        times its slope
         """
         linear, lost = self.rates()
         short = f"at most {linear} per forecast along any linear rule"
         if lost is None:
             return short
-        return f"{short}; for outcomes 0 and 1 no convex loss of slope up to 1 loses more than {lost} to an affine rule"
+        return f"{short}; for outcomes 0 and 1 no convex loss loses more than {lost} times its slope"
 
     def rates(self) -> tuple[str, str | None]:
         """Return smcal_1 and somni per forecast, rounded up."""
