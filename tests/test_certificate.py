@@ -480,3 +480,37 @@ def test_a_state_of_an_earlier_release_knows_the_issued_levels_since_it_was_load
     p = np.concatenate([p, forecaster.run(X[30:60], y[30:60]).p])
     assert_issued(forecaster.certificate(), issued_errors(p, y[:60], X[:60]), 60)
     assert "over the 60 labels since the state was loaded" in forecaster.certificate().sentences()[-1]
+
+
+def test_who_sees_the_draw_spoils_the_issued_levels_and_not_the_distributions():
+    """1 exactly where the lower level was drawn: the theorem is about P, and what it does not cover is large."""
+    rng = np.random.default_rng(0)
+    forecaster = Forecaster(3, levels=8)
+    for x in contexts(rng, 3000, 3):
+        ticket = forecaster.predict(x)
+        forecaster.update(ticket, float(ticket.p == ticket.low < ticket.high))
+    certificate = forecaster.certificate()
+    assert_chain(certificate)
+    assert certificate.psreg < 0.02 * certificate.rounds
+    assert certificate.issued is not None
+    assert certificate.issued.cal > 0.4 * certificate.rounds
+
+
+def test_a_move_is_rounded_up_and_is_that_of_the_best_rules():
+    """Root of 0.00103 is 3.209 points, which to two digits is 3.2: "at most" needs 3.3."""
+    moved = Certificate(1, 0.5, 1.03, 3, 4, 4, 1, 1, 1, 1000, 0, 17, 2).sentences()[1]
+    assert moved.startswith("The best such rules")
+    assert "at most 3.3 points" in moved
+
+
+def test_omniprediction_of_issued_levels_is_claimed_for_outcomes_0_and_1_only():
+    """All outcomes ½: the sums are those of 0s and 1s, and the best response to |a - y| loses ½ a row."""
+    forecaster = Forecaster(2, levels=2)
+    for _ in range(20):
+        forecaster.update(forecaster.predict([0.5, 0.0]), 0.5)
+    certificate = forecaster.certificate()
+    assert certificate.issued is not None
+    assert certificate.issued.somni == 0.0
+    for sentence in (certificate.sentences()[-1], certificate.issued.short()):
+        before, _, _ = sentence.partition("no convex loss")
+        assert before.endswith("for outcomes 0 and 1 ")

@@ -274,7 +274,10 @@ def _omniprediction(against: Rules) -> Quantity:
     """Return SOmni over the convex losses and a class of affine rules."""
     rules = RULES[against]
     named = "rule of the class F_res^aff" if against == "affine" else "affine rule with values in [0, 1]"
-    meaning = f"Most that any convex loss could have saved by a separate {named} for every level."
+    meaning = (
+        f"Most that any convex loss of slope up to 1 could have saved by a separate {named} for every level, where "
+        "outcomes are 0 or 1."
+    )
     return Quantity(
         lambda s, r: errors.somni_levels(s.v, r.A, r.g, rules).sum(axis=-1),
         True,

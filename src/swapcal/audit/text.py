@@ -176,9 +176,9 @@ def hedged(sentence: str, p_value: float) -> str:
     Examples
     --------
     >>> hedged("Outcomes happen more often than predicted.", 0.4)
-    'Outcomes happen more often than predicted. An error this large is usual by chance (p = 0.40).'
+    'Outcomes happen more often than predicted. An error this large is not significant (p = 0.40).'
     """
-    return sentence if p_value <= ALPHA else f"{sentence} An error this large is usual by chance ({chance(p_value)})."
+    return sentence if p_value <= ALPHA else f"{sentence} An error this large is not significant ({chance(p_value)})."
 
 
 def headline(

@@ -49,7 +49,8 @@ class IssuedErrors:
     smcal_1, smcal_2 : swap multicalibration against F_1^lin.
     somni : swap omniprediction: what convex 1-Lipschitz losses with values in [-1, 1], one per level, lose to affine
         rules with values in [0, 1], one per level.
-        None where outcomes have another range than [0, 1]: the best response to a mean is best for 0 and 1 only.
+        About outcomes 0 and 1 only, for which the best response to a mean is best; None where their range is another
+        than [0, 1]. Outcomes between them can have the same sums and lose more.
     cal : Σ_v |Σ (y - v)|, calibration alone.
     labels : how many labels the sums are over: all of them, also with a window. After loading a state of an earlier
         release, which did not keep the levels drawn: those learned since.
@@ -69,11 +70,14 @@ class IssuedErrors:
         Examples
         --------
         >>> print(IssuedErrors(2.5, 0.5, 3.0, 2.0, 100, 100.0).short())
-        at most 0.025 per forecast along any linear rule; no convex loss loses more than 0.030 to an affine rule
+        at most 0.025 per forecast along any linear rule; for outcomes 0 and 1 no convex loss loses more than 0.030
+        times its slope
         """
         linear, lost = self.rates()
         short = f"at most {linear} per forecast along any linear rule"
-        return short if lost is None else f"{short}; no convex loss loses more than {lost} to an affine rule"
+        if lost is None:
+            return short
+        return f"{short}; for outcomes 0 and 1 no convex loss loses more than {lost} times its slope"
 
     def rates(self) -> tuple[str, str | None]:
         """Return smcal_1 and somni per forecast, rounded up."""
@@ -226,7 +230,8 @@ def _drawn(issued: IssuedErrors, rounds: int) -> str:
     )
     linear, lost = issued.rates()
     losses = "" if lost is None else (
-        f", and no convex loss of slope up to 1 loses more than {lost} per forecast to an affine rule"
+        f", and for outcomes 0 and 1 no convex loss of slope up to 1 loses more than {lost} per forecast to an affine "
+        "rule"
     )  # fmt: skip
     return (
         f"The issued levels themselves, as drawn, over {which}: their residuals correlate with no linear rule of "
@@ -292,9 +297,9 @@ def _saved(cert: Certificate) -> str:
 def _moved(cert: Certificate) -> str:
     """Return it in points: at the best rule of a convex class around a level, moves squared are at most the saving."""
     move = sqrt(max(cert.psreg, 0.0) / cert.weight)
-    far = f"{100 * move:.2g} points" if cert.width == 1 else f"{move:.2g}"
+    far = f"{rated(100 * move)} points" if cert.width == 1 else rated(move)
     return (
-        f"Such rules would have moved the forecasts by at most {far} (root mean square over the same "
+        f"The best such rules would have moved the forecasts by at most {far} (root mean square over the same "
         "distributions); part of that is chance, which an audit separates."
     )
 

@@ -209,8 +209,9 @@ def somni_levels(v: Array, A: Array, g: Array, rules: AffineRules = "restricted"
     """SOmni_v for each level: `support_affine` / max(v, 1 − v).
 
     The supremum of Σ_{p=v} α[ℓ(k_ℓ(v), y) − ℓ(f(x), y)] over losses ℓ in L^cvx (convex, 1-Lipschitz, values in [−1, 1])
-    and f in F_res^aff, or with "all" over every affine f with values in [0, 1] on X. What no convex loss can lose to
-    any affine rule on the features is the latter.
+    and f in F_res^aff, or with "all" over every affine f with values in [0, 1] on X. What no such loss can lose to
+    any affine rule on the features is the latter. For outcomes 0 and 1: with others the sums may be those of 0s and 1s
+    while best responses to v are not best (y = v = ½: 0 here, but |a − y| loses ½ a row to the constant ½).
 
     Proof. Replace ℓ(·, 0) and ℓ(·, 1) by tangents at k = k_ℓ(v) whose slopes balance, (1 − v)s_0 + v s_1 = 0 (at an end
     of [0, 1] lower a slope until they do): the comparator only gains and k stays optimal. So

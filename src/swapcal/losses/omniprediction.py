@@ -36,14 +36,15 @@ class SwapOmniprediction:
     def _means(self) -> str:
         rows = float(self.weight.sum()) or 1.0
         most, which = f"{self.total / rows:.3g}", "an affine rule" if self.rules == "all" else "a rule of F_res^aff"
-        return f"no convex loss can lose more than {most} a row to {which} on the features"
+        slope = "for outcomes 0 and 1 no convex loss of slope up to 1"
+        return f"{slope} can lose more than {most} a row to {which} on the features"
 
     def _repr_html_(self) -> str:
         return display("Swap omniprediction", self._means(), {"levels": len(self.levels)})
 
     @property
     def total(self) -> float:
-        """Σ_v SOmni_v: no convex 1-Lipschitz loss, even one per level, can lose more."""
+        """Σ_v SOmni_v: for outcomes 0 and 1 no convex 1-Lipschitz loss, even one per level, can lose more."""
         return float(self.values.sum())
 
     @property

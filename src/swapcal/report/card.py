@@ -158,12 +158,13 @@ def _metrics(findings: Findings) -> list[CardPart]:
     if low is not None and high is not None:
         places = max(1, decimals([high]))
         ends = f"{points(low, places).lstrip('+')} to {points(high, places).lstrip('+')} points"
-        rows.append(["Worst error", "", ends, "largest gap in any group, range of forecasts or feature examined"])
+        rows.append(["Worst error", "", ends, "largest gap in any group, range of forecasts or feature covered"])
     if not rows:
         return []
     text = (
-        "95 % confidence intervals, with the row as the unit. That of the worst error is simultaneous over everything "
-        "examined. For the calibration error it is the range that chance alone gives for exact forecasts."
+        "95 % confidence intervals, with the row as the unit. That of the worst error covers every group, range of "
+        "forecasts and feature with 5 % of the rows or more, and every significant error; others may be "
+        "larger. For the calibration error it is the range that chance alone gives for exact forecasts."
     )
     head = ["Figure", "Value", "95 % interval", "Meaning"]
     return [CardPart("heading", "Figures"), CardPart("text", text), CardPart("table", rows=[head, *rows])]

@@ -142,8 +142,8 @@ def _verdicts(predictors: Sequence[ComparedPredictor]) -> Html:
     sizes = decimals([one.high for one in predictors])
     rows = [[named(one.name, one.title), badge(one.verdict), _worst(one, sizes)] for one in predictors]
     caption = (
-        "Each predictor's own audit. The worst error is the largest gap of any group or range of forecasts, as a "
-        "95\u202f% interval."
+        "Each predictor's own audit. The worst error is the largest gap of any group or range of forecasts with "
+        "5\u202f% of the rows or more, or significant, as a 95\u202f% interval."
     )
     words = (
         tag("li", tag("strong", named(one.name, one.title), ": "), clip(one.sentence, SENTENCE_LENGTH))

@@ -277,7 +277,11 @@ ISSUED = (
     ("cal", "Calibration error", "mean over the levels, weighted by their outcomes"),
     ("smcal_1", "Along linear rules", "residuals times the worst linear rule of values up to 1, one for each level"),
     ("smcal_2", "The same, squared", "mean over the levels of its square"),
-    ("somni", "Lost by decisions", "by convex losses of slope up to 1 to affine rules, one of each for each level"),
+    (
+        "somni",
+        "Lost by decisions",
+        "by convex losses of slope up to 1 to affine rules, one of each for each level; outcomes 0 and 1",
+    ),
 )
 
 
