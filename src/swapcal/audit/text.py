@@ -39,6 +39,19 @@ def percentage_points(gap: float) -> str:
     return f"{text} percentage point" + ("" if text == "1.0" else "s")
 
 
+def at_least(gap: float) -> str:
+    """Write a lower end in percentage points, never more than it is.
+
+    Examples
+    --------
+    >>> at_least(0.0478), at_least(0.011), at_least(0.00317)
+    ('at least 4.7 percentage points', 'at least 1.1 percentage points', 'at least 0.31 percentage points')
+    """
+    size = 100 * gap
+    text = f"{math.floor(round(10 * size, 6)) / 10:.1f}" if size >= 0.995 else rounded(gap, up=False)
+    return f"at least {text} percentage point" + ("" if text == "1.0" else "s")
+
+
 def number(gap: float) -> str:
     """Write the size of a gap in points without its unit: one decimal, more for tiny ones.
 
@@ -225,11 +238,7 @@ def size(verdict: Verdict, place: str, widest: str, mean: float) -> str:
         "small": f"within {allowed}",
         "undecided": f"on both sides of {allowed}, so the data do not decide",
     }[verdict.word]
-    size = (
-        f"at least {percentage_points(verdict.low)}"
-        if verdict.word == "miscalibrated"
-        else span(verdict.low, verdict.high)
-    )
+    size = at_least(verdict.low) if verdict.word == "miscalibrated" else span(verdict.low, verdict.high)
     usual = f"On average over the levels the error is {percentage_points(mean)}, noise included."
     open_end = f" It may reach {percentage_points(verdict.high)} {widest}." if widest else ""
     return f"The worst error is {size} with 95 % confidence{place}: {how}.{open_end} {turning(verdict)} {usual}"
