@@ -306,7 +306,7 @@ class Quality:
         self.target, self._decimal = str(model.notes.get(TARGET, "")), source.dialect.decimal
         self._positive, self._drawn = model.notes.get(POSITIVE), False
         self.reads = POSITIVE in model.notes and self.target in source.columns
-        """whether the file has outcomes that can be told apart; models saved before 0.3.0 do not know which is 1"""
+        """whether the file has outcomes so far, and the model a note of the value that counts as 1"""
 
     def judge(self, piece: Piece, answered: pa.Table) -> None:
         """Add the rows of a piece that have an outcome; a value that is no outcome ends it."""

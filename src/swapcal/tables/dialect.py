@@ -152,7 +152,7 @@ _CURRENCY = re.compile(rf"([+-]?)\s*(?:{_SIGNS})\s*(.*)|(.*?)\s*(?:{_SIGNS})")
 
 
 def without_limit(body: str) -> str:
-    """Return a text without the mark of a limit, such as that of 90+ or <5, beyond which values are not told apart.
+    """Return a text without the mark of a limit, such as that of 90+ or <5, beyond which values are not distinguished.
 
     Examples
     --------

@@ -141,7 +141,7 @@ def _flat(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _unquoted(text: str) -> float | None:
-    """Return the number that a text is; None if it is none, or a code with leading zeros."""
+    """Return the number that a text spells; None for other texts, and for codes with leading zeros."""
     return None if text.isdecimal() and len(text) > 1 and text.startswith("0") else spelt(text, ".", "")
 
 
