@@ -365,9 +365,9 @@ def test_what_cannot_have_been_seen_is_told_in_words() -> None:
     y = outcomes(300)
     live, _ = late(400, 50.0, outcomes(400))
     assert live.status().sentences() == []
-    told = late(300, np.where(np.arange(300) % 3 > 0, 10.0, np.inf), y)[0].status()
-    assert any(f"{told.unseen:.1%} of the outcomes cannot have been seen yet" in each for each in told.sentences())
-    assert any("Name matures= if that is not done, or" in each for each in told.sentences())  # it may have been named
+    status = late(300, np.where(np.arange(300) % 3 > 0, 10.0, np.inf), y)[0].status()
+    assert any(f"{status.unseen:.1%} of the outcomes cannot have been seen yet" in each for each in status.sentences())
+    assert any("Name matures= if that is not done, or" in each for each in status.sentences())  # it may have been named
 
 
 def test_pairs_of_neighbours_are_counted_as_defined() -> None:

@@ -320,10 +320,8 @@ class Quality:
     def enter(self, facts: Facts) -> None:
         """Enter the figures, if all outcomes could be read."""
         if self.reads and self._gaps.labelled:
-            facts.base_rate, facts.scores = (
-                self._gaps.base_rate,
-                self._gaps.scored("swapcal, drawn levels" if self._drawn else "swapcal"),
-            )
+            facts.base_rate = self._gaps.base_rate
+            facts.scores = self._gaps.scored("swapcal, drawn levels" if self._drawn else "swapcal")
             facts.scored_on = f"outcomes in column {self.target!r}; rows that were fitted flatter the model"
             facts.groups, facts.small = self._gaps.largest_first(), self._gaps.small()
 

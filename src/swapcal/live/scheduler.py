@@ -39,7 +39,7 @@ class Learned(NamedTuple):
     scores: Array
     """(n, number of scores and models) the users' own, as used: within 10⁻⁴ of 0 and 1, ½ where missing"""
     silent: Flags | None = None
-    """(n,) true for labels learned as silence, without a report; None if there is none"""
+    """(n,) true for labels learned as silence, without a report; None without such labels"""
     weight: Array | None = None
     """(n,) how often each label counts; None if each counts once"""
 
