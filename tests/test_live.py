@@ -1,6 +1,7 @@
 """Live: records in, forecasts out, labels by id whenever they come; everything survives a restart."""
 
 import math
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -438,7 +439,7 @@ def test_silence_without_a_maturity_is_told() -> None:
     live.forecast({"v": 1.0}, id=1)
     live.forecast({"v": 1.0}, id=2, time=3.0, matures=4.0)
     assert live.status().windowless == 1
-    assert "1 open forecasts have no maturity" in live.status().sentences()[0]
+    assert "1 open forecast without a maturity" in live.status().sentences()[0]
     assert Live(silence=0, matures=5.0).status().windowless == 0
 
 
@@ -450,3 +451,44 @@ def test_a_preview_before_the_first_forecast_is_what_would_be_forecast() -> None
     ):
         assert Live(**settings).preview(record).mean == pytest.approx(expected)
         assert Live(**settings).forecast(record, id=1).mean == Live(**settings).preview(record).mean
+
+
+NAIVE, ZONED = "2024-05-01T09:00", "2024-05-01T12:00+02:00"
+
+
+@pytest.mark.parametrize(("first", "other"), [(NAIVE, ZONED), ("2024-05-01T09:00Z", "2024-05-01T12:00")])
+@pytest.mark.parametrize("saved", [False, True])
+def test_times_with_a_zone_and_without_are_refused_in_separate_calls_too(first, other, saved, tmp_path):
+    live = Live(matures="1h")
+    live.forecast({"x": 1.0}, id=0, time=first)
+    if saved:
+        live.save(tmp_path / "live")
+        live = Live.load(tmp_path / "live")
+    table = [{"x": 1.0}, {"x": 2.0}]
+    for refused in (
+        lambda: live.forecast({"x": 1.0}, id=1, time=other),
+        lambda: live.forecast_many([{"x": 1.0}], [1], time=[other]),
+        lambda: live.forecast({"x": 1.0}, id=1, time=first, matures=other),
+        lambda: live.run(table, [0, 1], time=[other, other]),
+        lambda: live.label(0, 1, time=other),
+        lambda: live.settle(other),
+    ):
+        before = repr(live.status())
+        with pytest.raises(ValueError, match=r"^(time|matures): given a time with.* zone, expected a time with"):
+            refused()
+        assert repr(live.status()) == before
+    live.forecast({"x": 1.0}, id=1, time="2024-05-02")  # a day needs no zone
+    live.forecast({"x": 1.0}, id=2, time=np.datetime64("2024-05-03T10:00"))
+    assert live.label(0, 1, time=first)
+
+
+def test_a_window_with_a_unit_is_refused_beside_milliseconds(tmp_path):
+    for window in ("7d", timedelta(days=7)):
+        live = Live(matures=window)
+        live.save(tmp_path / "live")
+        for each in (live, Live.load(tmp_path / "live")):
+            with pytest.raises(ValueError, match="matures: given 604,800 seconds, .* expected 604800000"):
+                each.forecast({"x": 1.0}, id=1, time=1_714_554_000_000)
+            each.forecast({"x": 1.0}, id=1, time=1_714_554_000)
+    Live(matures=604_800_000).forecast({"x": 1.0}, id=1, time=1_714_554_000_000)
+    Live(matures="7d").forecast({"x": 1.0}, id=1, time="2024-05-01")

@@ -130,10 +130,7 @@ def forecast(
                 refuse_made(roles.shown())
             value = options.positive_in(target, positive, source)
             taken = None if follow else (lambda id: saved is not None and saved.knows(id))
-            length = None if window is None else matures
-            reader = StreamReader(
-                source, roles, skip=skip, positive=value, jobs=threads, taken=taken, matures_after=length
-            )
+            reader = StreamReader(source, roles, skip=skip, positive=value, jobs=threads, taken=taken)
             if saved is None and not follow:
                 unused = _leave_out(reader)
                 roles = reader.roles

@@ -412,25 +412,27 @@ def chosen(values: Sequence[str] | None, known: Iterable[str]) -> list[str]:
     return listed(values) or known
 
 
-def maturity(given: str | None, columns: Sequence[str]) -> tuple[str | None, float | None]:
+def maturity(given: str | None, columns: Sequence[str]) -> tuple[str | None, float | str | None]:
     """Return the column of --matures, or its length of time; the name of a column is that column.
 
     Examples
     --------
     >>> maturity("24h", ["ends"]), maturity("90", ["ends"]), maturity("ends", ["ends"]), maturity("24h", ["24h"])
-    ((None, 86400.0), (None, 90.0), ('ends', None), ('24h', None))
+    ((None, '24h'), (None, 90.0), ('ends', None), ('24h', None))
     """
     if given is None or given in columns:
         return given, None
+    length = number_or_text(given)
     try:
-        return None, duration("--matures", number_or_text(given))
+        duration("--matures", length)
     except ValueError:
         expected = "a column of the file, or a length of time such as 90s, 24h, 7d or a number"
         raise InputError(f"--matures: given {given!r}, expected {expected}") from None
+    return None, length
 
 
 def outcome_settings(
-    window: float | None, silence: int | None, prior: str | None, unseen: str | None, scores: Iterable[str]
+    window: float | str | None, silence: int | None, prior: str | None, unseen: str | None, scores: Iterable[str]
 ) -> dict[str, Any]:
     """Return those settings of `Live` about outcomes that are given; the name of a score is that score.
 

@@ -27,7 +27,6 @@ from swapcal.tables.outcomes import (
     time_in,
 )
 from swapcal.tables.sources import InputError
-from swapcal.tables.values import duration
 
 VALUE = "\0"  # placeholder of the value in a reason; no column's quoted name contains it
 NUMBERED = ("rows", "y", "time", "label_time", "matures")
@@ -202,22 +201,6 @@ class StreamTable:
         return self.cut(int(np.searchsorted(self.rows, row, side="right")), len(self.y))
 
 
-SINCE_2001, UNTIL_2100 = 1e12, 4.1e12
-"""Milliseconds since 1970; no other count in use is as large, and seconds of 2001 are a thousandth of it."""
-
-
-def _refuse_milliseconds(length: str | None, name: str | None, stream: StreamTable) -> None:
-    """Raise InputError if a length of time has a unit, which makes seconds of it, and times are milliseconds."""
-    if length is None or not length[-1:].isalpha() or stream.time is None or stream.dated.get("time"):
-        return
-    if SINCE_2001 <= stream.time[0] < UNTIL_2100:
-        seconds = duration("--matures", length)
-        raise InputError(
-            f"--matures: given {length}, which is {seconds:,.0f} seconds, but column {name!r} holds milliseconds since "
-            f"1970, expected --matures {1000 * seconds:.0f}"
-        )
-
-
 def _each(change: Callable[..., Any], *tables: StreamTable) -> dict[str, Any]:
     """Return what a change makes of every column of numbers that there is, given that of each table."""
     columns = {name: [getattr(table, name) for table in tables] for name in NUMBERED}
@@ -237,12 +220,10 @@ class StreamReader:
         jobs: int = 1,
         taken: Callable[[Any], bool] | None = None,
         outcomes_only: bool = False,
-        matures_after: str | None = None,
     ) -> None:
         """`taken` returns whether an id had a row before those of the last piece: with `skip`, each id has one row.
 
-        With `outcomes_only` rows without an outcome are left out later, and may hold anything. `matures_after` is the
-        length of time after which outcomes mature, as it was given.
+        With `outcomes_only` rows without an outcome are left out later, and may hold anything.
         """
         source.require(roles.named())
         roles.refuse_clashes()
@@ -254,7 +235,7 @@ class StreamReader:
         """of the file, read so far"""
         self.skipped: Counter[str] = Counter()
         self.skip, self.positive, self.outcomes_only = skip, positive, outcomes_only
-        self._source, self._jobs, self._length = source, jobs, matures_after
+        self._source, self._jobs = source, jobs
         self.taken, self._last_ids = taken, set[Any]()
         self._shown_types: dict[str, Any] = {}
         self._latest = -np.inf
@@ -290,7 +271,6 @@ class StreamReader:
             self.skipped.update(bad.reasons)
             used += len(stream.y)
             if len(stream.y):
-                _refuse_milliseconds(self._length, self.roles.time, stream)
                 yield stream
         self.total = self.seen
         if not used and not self._source.follows:

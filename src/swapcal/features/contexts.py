@@ -326,7 +326,8 @@ class Contexts(Writable):
             return
         for name in self._declared_names():
             if name not in given:
-                has = f"the record has {', '.join(given) or 'none'}{nearest(name, [*given])}"
+                unknown = [other for other in given if other not in known and other not in self._declared]
+                has = f"the record has {', '.join(given) or 'none'}{nearest(name, unknown)}"
                 raise ValueError(f"column {name!r}: declared but absent, expected in every record (as null); {has}")
         absent = {_spelling(name): name for name in known if name not in given}
         for name in given if absent else ():

@@ -241,6 +241,7 @@ class Live:
     def settings(self) -> dict[str, Any]:
         """The arguments of this object, as JSON-able values."""
         limits = self._open_forecasts.limits._asdict() | self._open_forecasts.maturity._asdict()
+        del limits["in_seconds"]
         if limits["silence"] is not None:
             limits["silence"] = self._span.value(limits["silence"])
         turn = {"order": ORDERS[self._open_forecasts.patience is not None], "patience": self._open_forecasts.patience}
@@ -695,7 +696,7 @@ class Live:
         if event_times.time is None:
             raise ValueError("time: given none, expected the present")
         limit = sys.maxsize if most is None else _validate.count("most", most)
-        self._open_forecasts.keep_calendar(event_times.dated)
+        self._open_forecasts.calendar = event_times.calendar
         learned = self._scheduler.settle(float(event_times.time[0]), limit)
         self._open_forecasts.clock = min(float(event_times.time[0]), self.next_due())
         return learned

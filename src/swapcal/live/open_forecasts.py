@@ -6,7 +6,7 @@ import math
 from array import array
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -113,6 +113,27 @@ def taken(id: Id) -> ConflictingLabelError:
     return ConflictingLabelError(f"id: given {id!r}, which already names another forecast; expected a new one")
 
 
+class Calendar(NamedTuple):
+    """How times are given; None where that is not known yet."""
+
+    dated: bool | None = None
+    """whether they are dates, not numbers"""
+    zoned: bool | None = None
+    """whether times of day have a zone; numpy's have none and need none"""
+
+    def joined(self, name: str, given: "Calendar") -> "Calendar":
+        """Return what is known of both. Raises ValueError if they differ."""
+        for old, new, words in zip(self, given, CALENDARS, strict=True):
+            if old is not None and new is not None and old != new:
+                raise ValueError(f"{name}: given {words[new]}, expected {words[old]} as for the other times")
+        dated, zoned = (new if old is None else old for old, new in zip(self, given, strict=True))
+        return Calendar(dated, zoned)
+
+
+UNKNOWN = Calendar()
+CALENDARS = ("a number", "a date"), ("a time without a zone", "a time with a zone")
+
+
 class OpenForecasts:
     """Open forecasts in numbered slots, labels by id, and the delays seen.
 
@@ -152,8 +173,7 @@ class OpenForecasts:
         self.delay, self.wait, self.waits = 0.0, 0.0, 0
         self.clock = -math.inf
         """the latest forecast time"""
-        self.dated: bool | None = None
-        """whether times are dates; None before the first"""
+        self.calendar = UNKNOWN
         self.opened: dict[Id, int] = {}
         """slots of open forecasts"""
         self.labelled: OrderedDict[Id, float] = OrderedDict()
@@ -189,22 +209,10 @@ class OpenForecasts:
         """Number of slots, free ones included."""
         return len(self.ids)
 
-    def one_calendar(self, name: str, dated: bool | None, others: bool | None) -> bool | None:
-        """Return whether times are dates. Raises ValueError for dates among numbers, or numbers among dates."""
-        known = self.dated if others is None else others
-        if dated is not None and known is not None and dated != known:
-            words = ("a number", "a date")
-            raise ValueError(f"{name}: given {words[dated]}, expected {words[known]} as for the other times")
-        return others if dated is None else dated
-
     def before(self, label: float, forecast: float) -> str:
         """Return the message about a label that comes before its forecast."""
-        dated = self.dated is True
+        dated = self.calendar.dated is True
         return f"given {shown(label, dated)}, before the forecast at {shown(forecast, dated)}"
-
-    def keep_calendar(self, dated: bool | None) -> None:
-        """Keep whether times are dates or numbers, once that is known."""
-        self.dated = self.dated if dated is None else dated
 
     def knows(self, id: Id) -> bool:
         """Return whether an id is in use, among those that are kept."""
@@ -767,7 +775,8 @@ class OpenForecasts:
         arrays["pairs.halves"] = self.arrival_order.to_array()
         counts["pairs"] = [self.arrival_order.earlier, self.arrival_order.later]
         counts["unseen"] = [self._unseen, *self._unseen_until]
-        return State(arrays, counts | {"clock": self.clock if math.isfinite(self.clock) else None, "dated": self.dated})
+        clock = self.clock if math.isfinite(self.clock) else None
+        return State(arrays, counts | {"clock": clock} | self.calendar._asdict())
 
     @classmethod
     def from_state(
@@ -784,7 +793,7 @@ class OpenForecasts:
         for name in (*COUNTS, *SILENCE_COUNTS):
             setattr(open_forecasts, name, manifest.get(name, 0))
         open_forecasts.clock = -math.inf if manifest["clock"] is None else manifest["clock"]
-        open_forecasts.dated = manifest["dated"]
+        open_forecasts.calendar = Calendar(manifest["dated"], manifest.get("zoned"))
         for name in COLUMNS:
             column = arrays[f"open.{name}"] if f"open.{name}" in arrays else np.ones(len(arrays["open.y"]))
             setattr(open_forecasts, name, array(WHOLE.get(name, "d"), column.tolist()))

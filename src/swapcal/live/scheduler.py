@@ -19,7 +19,7 @@ from swapcal.kernels.state import T_MEAN, T_P
 from swapcal.live.experts import ONCE, Rows
 from swapcal.live.learner import FIRST, Learner, equal_stretches
 from swapcal.live.monitor_feed import MonitorFeed, Values
-from swapcal.live.open_forecasts import FREE, OpenForecasts
+from swapcal.live.open_forecasts import FREE, UNKNOWN, OpenForecasts
 from swapcal.live.open_rows import OpenRows
 from swapcal.live.times import NO_TIMES, EventTimes
 from swapcal.live.validation import Id
@@ -272,9 +272,10 @@ class Scheduler(Writable):
 
         Returns the row, valid until the next call.
         """
-        time, _, matures, dated = event_times
+        time, _, matures, calendar = event_times
         now, mature = math.nan if time is None else float(time[0]), math.nan if matures is None else float(matures[0])
-        self.open_forecasts.keep_calendar(dated)
+        if calendar is not UNKNOWN:
+            self.open_forecasts.calendar = calendar
         if self.open_forecasts.is_due(now):
             row = row if self.watcher is None else row.copied()  # a watcher may use the row for another
             self._learn_due(now)
@@ -309,7 +310,8 @@ class Scheduler(Writable):
 
         `between` is called before each row with its number, and after the last with the number of rows.
         """
-        self.open_forecasts.keep_calendar(batch.event_times.dated)
+        if batch.event_times.calendar is not UNKNOWN:
+            self.open_forecasts.calendar = batch.event_times.calendar
         if between is not None:
             self._step_through(batch, between)
             return

@@ -48,6 +48,7 @@ MATURITY = {
     "matures": optional(real(0)),
     "silence": optional(between(0, 1)),
     "burst": addition(optional(whole(1))),
+    "in_seconds": addition(TRUTH),
 }
 LEDGER = {
     "forecasts": COUNT,
@@ -58,6 +59,7 @@ LEDGER = {
     "waits": COUNT,
     "clock": optional(real()),
     "dated": optional(TRUTH),
+    "zoned": addition(optional(TRUTH)),
     "silences": addition(COUNT),
     "corrections": addition(COUNT),
     "ones": addition(real(0)),

@@ -224,6 +224,6 @@ def _corrected(status: Status) -> Iterator[str]:
 def _windowless(status: Status) -> Iterator[str]:
     if status.windowless:
         yield (
-            f"{status.windowless:,} open forecasts have no maturity, so silence is never learned of them. Name the "
-            "window, matures=."
+            f"{counted(status.windowless, 'open forecast')} without a maturity: silence is never learned there. Name "
+            "the window, matures=."
         )

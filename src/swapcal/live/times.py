@@ -9,9 +9,9 @@ from numpy.typing import ArrayLike
 
 from swapcal import _validate
 from swapcal.arrays import Array, Integers
-from swapcal.live.open_forecasts import FREE, OpenForecasts
+from swapcal.live.open_forecasts import FREE, UNKNOWN, Calendar, OpenForecasts
 from swapcal.live.validation import Id, counted_rows, label_column, listed_ids, spread
-from swapcal.tables.values import are_dates, as_times, check_maturity, check_times, sized
+from swapcal.tables.values import are_dates, as_times, check_maturity, check_times, have_zones, sized
 
 # `EventTimes`: times of forecasts and labels, as given by callers.
 
@@ -22,15 +22,14 @@ class EventTimes(NamedTuple):
     time: Array | None = None
     due: Array | None = None
     matures: Array | None = None
-    dated: bool | None = None
-    """whether they are dates; None if unknown"""
+    calendar: Calendar = UNKNOWN
 
     def some(self, rows: Any) -> "EventTimes":
         """Return the times of the rows that an index selects."""
         if self.time is None and self.due is None and self.matures is None:
             return self
         time, due, matures = (None if each is None else each[rows] for each in self[:3])
-        return EventTimes(time, due, matures, self.dated)
+        return EventTimes(time, due, matures, self.calendar)
 
 
 NO_TIMES = EventTimes()
@@ -41,11 +40,13 @@ def read_event_times(open_forecasts: OpenForecasts, time: Any, label_time: Any, 
     window = open_forecasts.maturity.matures
     if time is None and label_time is None and matures is None and window is None:
         return NO_TIMES
-    dated = None
+    calendar = open_forecasts.calendar
     for name, given in (("time", time), ("label_time", label_time), ("matures", matures)):
-        dated = _calendar(open_forecasts, name, given, dated)
+        calendar = _same_calendar(name, given, calendar)
     times, due = check_times(time, label_time, n, open_forecasts.clock)
-    return EventTimes(times, due, check_maturity(matures, times, n, window), dated)
+    if times is not None and len(times) and not calendar.dated:
+        open_forecasts.maturity.check_unit(float(times[0]))
+    return EventTimes(times, due, check_maturity(matures, times, n, window), calendar)
 
 
 def read_arrivals(open_forecasts: OpenForecasts, time: Any, n: int) -> list[float]:
@@ -53,15 +54,21 @@ def read_arrivals(open_forecasts: OpenForecasts, time: Any, n: int) -> list[floa
     if time is None:
         return [math.nan] * n
     given = spread(time, n)
-    _calendar(open_forecasts, "time", given, None)
+    _same_calendar("time", given, open_forecasts.calendar)
     times: list[float] = sized(as_times("time", given), "time", n).tolist()
     return times
 
 
-def _calendar(open_forecasts: OpenForecasts, name: str, given: Any, others: bool | None) -> bool | None:
-    """Return whether times are dates, like others. Raises TypeError or ValueError for values that are not times."""
+def _same_calendar(name: str, given: Any, others: Calendar) -> Calendar:
+    """Return the calendar of times and of others. Raises TypeError or ValueError for values that are not times.
+
+    Raises ValueError for dates among numbers, numbers among dates, and times with and without a zone.
+    """
+    if given is None:
+        return others
     try:
-        return open_forecasts.one_calendar(name, None if given is None else are_dates(name, given), others)
+        dated = are_dates(name, given)
+        return others.joined(name, Calendar(dated, have_zones(name, given) if dated else None))
     except (TypeError, ValueError):
         as_times(name, np.array(given, object) if isinstance(given, list | tuple) else given)
         raise

@@ -14,7 +14,7 @@ from swapcal import _validate
 from swapcal._validate import UNIT, Span
 from swapcal.arrays import AnyArray, Array, Bytes
 from swapcal.tables.frame import columns_of
-from swapcal.tables.values import duration, has_bytes, letters, unmasked
+from swapcal.tables.values import NUMBERS, duration, has_bytes, letters, unmasked
 
 # The engine: ridge regressions on coordinates, or learners for very many groups.
 
@@ -142,8 +142,18 @@ class Maturity(NamedTuple):
     """the label to learn for a mature forecast without one; None if it remains open"""
     burst: int | None = None
     """least number of labels of one time to be learned in an order hashed from ids; None for the order of issue"""
+    in_seconds: bool = False
+    """whether `matures` was given with a unit, which makes seconds of it"""
+
+    def check_unit(self, time: float) -> None:
+        """Raise ValueError if a time, a number, is in milliseconds and the window in seconds."""
+        if self.in_seconds and self.matures is not None and SINCE_2001 <= time < UNTIL_2100:
+            given = f"given {self.matures:,.0f} seconds, but times are milliseconds since 1970"
+            raise ValueError(f"matures: {given}, expected {1000 * self.matures:.0f}")
 
 
+SINCE_2001, UNTIL_2100 = 1e12, 4.1e12
+"""Milliseconds since 1970; no other count in use is as large, and seconds of 2001 are a thousandth of it."""
 NO_MATURITY = Maturity()
 
 
@@ -153,7 +163,8 @@ def read_maturity(matures: Any, silence: Any, burst: Any, span: Span = UNIT) -> 
         raise ValueError(f"silence: given {silence!r}, expected 0 or 1")
     window = None if matures is None else duration("matures", matures)
     label = None if silence is None else _validate.label(silence, "silence", span)
-    return Maturity(window, label, None if burst is None else _validate.count("burst", burst))
+    in_seconds = matures is not None and not isinstance(matures, NUMBERS)
+    return Maturity(window, label, None if burst is None else _validate.count("burst", burst), in_seconds)
 
 
 def read_limits(max_open: Any, expires: Any, lifetime: Any) -> OpenLimits:

@@ -351,18 +351,27 @@ def _is_zoned(value: Any) -> bool | None:
     return _ZONE.search(value) is not None
 
 
-def refuse_mixed_zones(name: str, values: Sequence[Any]) -> None:
-    """Raise ValueError if some times have a zone and others do not; times without one are read as UTC.
+def have_zones(name: str, values: Any) -> bool | None:
+    """Return whether times have zones; None if none of them needs one. Times without one are read as UTC.
+
+    Raises ValueError if some have one and others do not.
 
     Examples
     --------
-    >>> refuse_mixed_zones("time", ["2024-01-01T10:00+02:00", "2024-01-01T11:00Z", "2024-01-02"])
+    >>> have_zones("time", ["2024-01-01T10:00+02:00", "2024-01-01T11:00Z", "2024-01-02"])
+    True
+    >>> have_zones("time", ["2024-01-01T10:00"]), have_zones("time", ["2024-01-01"]), have_zones("time", [3.0])
+    (False, None, None)
     """
+    if not isinstance(values, list | tuple):
+        array = np.asarray(unmasked(values))
+        values = [] if array.dtype.kind in "iufM" else array.ravel().tolist()
     zoned = {_is_zoned(value) for value in values} - {None}
     if len(zoned) > 1:
         raise ValueError(
             f"{name}: given times with a zone and times without, expected all with one or all without (read as UTC)"
         )
+    return next(iter(zoned), None)
 
 
 def are_dates(name: str, values: Any) -> bool | None:
@@ -394,7 +403,7 @@ def _as_numbers(name: str, array: AnyArray) -> Array:
     if array.ndim != 1:
         raise ValueError(f"{name}: given shape {array.shape}, expected one per record")
     values = array.tolist()
-    refuse_mixed_zones(name, values)
+    have_zones(name, values)
     if array.dtype.kind == "U":
         known = {text: seconds_of(text) for text in set(values)}
         if math.inf not in known.values():
