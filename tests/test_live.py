@@ -487,7 +487,7 @@ def test_a_window_with_a_unit_is_refused_beside_milliseconds(tmp_path):
         live = Live(matures=window)
         live.save(tmp_path / "live")
         for each in (live, Live.load(tmp_path / "live")):
-            with pytest.raises(ValueError, match="matures: given 604,800 seconds, .* expected 604800000"):
+            with pytest.raises(ValueError, match=r"matures: given 604,800 seconds, .* expected 604800000"):
                 each.forecast({"x": 1.0}, id=1, time=1_714_554_000_000)
             each.forecast({"x": 1.0}, id=1, time=1_714_554_000)
     Live(matures=604_800_000).forecast({"x": 1.0}, id=1, time=1_714_554_000_000)
