@@ -24,8 +24,8 @@ def parts(weight: Any) -> Any:
 class ReferenceNewton:
     """One second-order logistic regression, its precision matrix inverted anew at each step."""
 
-    def __init__(self, ridge: Any, keep: Any) -> None:
-        self.ridge, self.keep = ridge, keep
+    def __init__(self, ridge: Any, keep: Any, start: Any) -> None:
+        self.ridge, self.keep, self.start = ridge, keep, start
         self.weights, self.covariance = np.zeros(0), np.zeros((0, 0))
 
     def widened(self, n: Any) -> Any:
@@ -38,7 +38,7 @@ class ReferenceNewton:
 
     def margin(self, context: Any) -> Any:
         known = min(len(self.weights), len(context))
-        return self.weights[:known] @ context[:known]
+        return self.start + self.weights[:known] @ context[:known]
 
     def variance(self, context: Any) -> Any:
         covariance, n = self.widened(len(context))[1], len(context)
@@ -56,17 +56,18 @@ class ReferenceNewton:
 
 
 class ReferenceExperts:
-    def __init__(self, scores: Any = 0, first: Any = 1, norm: Any = 1.0, models: Any = 0) -> None:
+    def __init__(self, scores: Any = 0, first: Any = 1, norm: Any = 1.0, models: Any = 0, start: Any = 0.0) -> None:
         n, own = 1 + kernels.EXPERTS + scores, 1 + kernels.EXPERTS
         self.first, self.norm, self.scores, self.users = first, norm, scores, scores - models
         self.weights = [{} for _ in range(kernels.HASHED)]
         self.squares = [{} for _ in range(kernels.HASHED)]
-        self.newtons = [ReferenceNewton(*each) for each in zip(newton.RIDGES, newton.KEEP, strict=True)]
+        self.newtons = [ReferenceNewton(*each, start) for each in zip(newton.RIDGES, newton.KEEP, strict=True)]
         plain, scored = np.zeros(n), np.zeros(n)
         scored[own : own + self.users] = 1 / max(self.users, 1)
         self.stacks = [plain, scored][: 1 + (scores > 0)]
         known = (np.arange(n) < own).astype(float)
         self.covariances = [kernels.PRIOR * np.diag(known), kernels.PRIOR * np.eye(n)][: 1 + (scores > 0)]
+        self.start = start
         self.shares = np.array([0.02, 0.08, 0.9]) if scores else np.ones(1)
         self.beside = 0.9 if scores else 0.0
         self.known, self.ones, self.lag = 0, 0.0, 0.0
@@ -94,15 +95,19 @@ class ReferenceExperts:
 
     def margin(self, e: Any, keys: Any, values: Any) -> Any:
         rows = self.features(keys, values, e >= kernels.LINEAR)
-        return sum(self.weights[e].get(slot, 0.0) * v for slot, v in rows), rows
+        return self.start + sum(self.weights[e].get(slot, 0.0) * v for slot, v in rows), rows
+
+    def base(self) -> Any:
+        """Return the log-odds of the rate of known outcomes, with one more at the rate that experts start from."""
+        return math.log((self.ones + chance(self.start)) / (self.known - self.ones + chance(-self.start)))
 
     def forecast(self, keys: Any, values: Any, given: Any, x: Any = (0.5,)) -> Any:
         margins = [self.margin(e, keys, values)[0] for e in range(kernels.HASHED)]
         margins += [each.margin(self.context(x)) for each in self.newtons]
         logits = [min(max(m, -kernels.LOGIT), kernels.LOGIT) for m in margins]
-        users = [0.0 if math.isnan(p) else math.log(p / (1 - p)) for p in given]
+        users = [self.start if math.isnan(p) else math.log(p / (1 - p)) for p in given]
         inputs = np.array([1.0, *logits, *users])
-        base = math.log((self.ones + 0.5) / (self.known - self.ones + 0.5))
+        base = self.base()
         stacks = [self.stacked(k, inputs) for k in range(len(self.stacks))]
         stacks += [float(np.mean(users[: self.users]))] if self.scores else []
         believed = self.shares if self.known else np.eye(len(stacks))[len(self.stacks) - 1]
@@ -177,7 +182,7 @@ class ReferenceExperts:
     def learn_shortfalls(self, keys: Any, values: Any, given: Any, y: Any, x: Any, weight: Any) -> Any:
         margins = [self.margin(e, keys, values)[0] for e in range(kernels.HASHED)]
         margins += [*(each.margin(self.context(x)) for each in self.newtons), *given]
-        base = math.log((self.ones + 0.5) / (self.known - self.ones + 0.5))
+        base = self.base()
         short = self.likelihoods(np.array([base]), y) - self.likelihoods(np.array(margins), y)
         self.shortfalls += (short - self.shortfalls) * min(weight * max(2 / (self.known + 2), 1 / 1000), 1.0)
 
@@ -191,7 +196,7 @@ class ReferenceExperts:
             self.learn_merits(np.clip(members, -kernels.LOGIT, kernels.LOGIT), y, weight * share)
             self.learn_shares(stacks, y, weight * share / (1 + self.lag) ** 0.6)
         if share < 0.5 and self.scores:
-            base = math.log((self.ones + 0.5) / (self.known - self.ones + 0.5))
+            base = self.base()
             self.learn_shares([base, *stacks[1:]], y, weight * (1 - 2 * share))
         self.beside = min(self.shares[-1], self.beside + 1e-3) if self.scores else 0.0
         self.known, self.ones = self.known + weight, self.ones + weight * y

@@ -1,6 +1,7 @@
 """Experts: compiled logistic regressions against a literal reference; late labels; outside models."""
 
 import json
+import math
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from swapcal.kernels.experts import (
     PEAK,
     PRIOR,
     SCORED,
+    START,
     TENSION,
     TRUST,
     VARIANCE,
@@ -82,16 +84,29 @@ def some_weights(n: Any) -> Any:
     return np.random.default_rng(8).choice([0.25, 1.0, 1.5, 4.0, 12.5], n)
 
 
-@pytest.mark.parametrize(("scores", "models", "weighted"), [(0, 0, False), (2, 0, False), (2, 0, True), (2, 1, False)])
-def test_the_bank_follows_the_literal_reference(stream: Any, scores: Any, models: Any, weighted: Any) -> None:
+@pytest.mark.parametrize(
+    ("scores", "models", "weighted", "rate"),
+    [
+        (0, 0, False, 0.5),
+        (2, 0, False, 0.5),
+        (2, 0, True, 0.5),
+        (2, 1, False, 0.5),
+        (0, 0, True, 0.02),
+        (2, 0, False, 0.9),
+    ],
+)
+def test_the_bank_follows_the_literal_reference(
+    stream: Any, scores: Any, models: Any, weighted: Any, rate: float
+) -> None:
     keys, values, y, given = (part[:FEW] for part in stream)
     given, weights = given[:, :scores].copy(), some_weights(FEW) if weighted else np.ones(FEW)
-    reference, expected = ReferenceExperts(scores, models=models), []
+    reference, expected = ReferenceExperts(scores, models=models, start=math.log(rate / (1 - rate))), []
     for t in range(len(y)):
         memory, probabilities = reference.forecast(keys[t], values[t], given[t])
         expected.append(probabilities)
         reference.learn(keys[t], values[t], memory, y[t], weight=weights[t])
     experts = Experts(scores, models=models)
+    experts.start_from(rate)
     _, actual = play(experts, keys, values, given, *immediate(y), weights=weights)
     np.testing.assert_allclose(actual, np.array(expected), atol=2e-4)
 
@@ -536,11 +551,16 @@ def test_one_surprise_does_not_restore_a_share_beside_the_pool(stream: Any) -> N
     assert experts._bank.counts[TRUST] == pytest.approx(0.201)
 
 
-def test_states_of_before_have_no_scores_beside_the_pool(stream: Any) -> None:
+@pytest.mark.parametrize("kept", [TRUST, START])
+def test_states_of_before_have_no_scores_beside_the_pool_or_start_from_one_half(stream: Any, kept: int) -> None:
     keys, values, y, given = stream
     experts = Experts(1)
+    experts.start_from(0.01)
     play(experts, keys, values, given[:, :1], *immediate(y))
     arrays, manifest = experts.to_state()
-    arrays["counts"] = arrays["counts"][:TRUST]
-    assert file_fields(1, FULL, {name: array.shape for name, array in arrays.items()})["counts"].shape == (TRUST,)
-    assert Experts.from_state(State(arrays, manifest))._bank.counts[TRUST] == 0.0
+    assert Experts.from_state(State(arrays, manifest)).nearest == pytest.approx(0.01)
+    arrays["counts"] = arrays["counts"][:kept]
+    assert file_fields(1, FULL, {name: array.shape for name, array in arrays.items()})["counts"].shape == (kept,)
+    earlier = Experts.from_state(State(arrays, manifest))
+    assert (earlier._bank.counts[kept:] == 0.0).all()
+    assert earlier.nearest == 1.0

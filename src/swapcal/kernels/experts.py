@@ -126,9 +126,10 @@ SWITCHING = 1e-4
 RISE = 1e-3  # most that one label adds to the trust in the scores: one surprise of a stack proves little
 LARGEST_GAIN = 300.0  # logarithm of a likelihood ratio, which a label of large weight must not make infinite
 # counts of the bank: labels known, their sum, the number of labels between a forecast and its own, the sum of all
-# surprise of the blend, its maximum so far, and the trust in the users' scores as given against all that is learned
-KNOWN, ONES, LAG, TENSION, PEAK, TRUST = 0, 1, 2, 3, 4, 5
-COUNTS = 6
+# surprise of the blend, its maximum so far, the trust in the users' scores as given against all that is learned, and
+# the log-odds that experts start from: 0, or those of a base rate that is known beforehand
+KNOWN, ONES, LAG, TENSION, PEAK, TRUST, START = 0, 1, 2, 3, 4, 5, 6
+COUNTS = 7
 LAG_STEP = 0.01  # the lag is a mean over about a hundred labels
 # what a row keeps after the stacks' inputs: the log-odds of both stacks, of the two together and of the base rate, and
 # the labels then known
@@ -161,7 +162,8 @@ class Bank(NamedTuple):
     """(EXPERTS + scores,) each expert's and score's mean log loss beyond the base rate's, on labels as they came, about
     the last RECENT; kept only where they come late"""
     counts: Array
-    """[labels known, each as often as it counts, their sum, lag, tension, its peak, belief in the scores as given]"""
+    """[labels known, each as often as it counts, their sum, lag, tension, its peak, belief in the scores as given, the
+    log-odds that experts start from]"""
     curve: Array
     """(CURVE,) weights of the recalibration curve of the blend's recent forecasts"""
     spread: Array
@@ -323,7 +325,9 @@ def look(bank: Bank, keys: Keys, values: Array, x: Array, view: View, dim: int, 
     work.sizes[2] = list_context(x, dim, view.first, view.norm, work.context)
     for e in range(NEWTON):
         work.margins[HASHED + e] = newton_margin(bank.newton, e, work.context, work.sizes[2])
+    start = np.float32(bank.counts[START])
     for e in range(EXPERTS):
+        work.margins[e] += start
         margin = min(max(work.margins[e], -MARGIN), MARGIN)
         work.chances[e] = ONE / (ONE + np.exp(-margin))
 
@@ -335,23 +339,23 @@ def bounded(m: float, limit: float) -> float:
 
 
 @inlined
-def log_odds(p: float) -> float:
-    """Return the logit of a probability, bounded; 0 for a missing one."""
+def log_odds(p: float, missing: float) -> float:
+    """Return the logit of a probability, bounded; `missing` for a missing one."""
     if np.isnan(p):
-        return 0.0
+        return missing
     if p <= 0.0 or p >= 1.0:
         return LOGIT if p >= 1.0 else -LOGIT
     return float(bounded(np.log(p / (1.0 - p)), LOGIT))
 
 
 @inlined
-def list_inputs(work: Workspace, given: Array, inputs: Array) -> None:
-    """Write the stack's inputs: 1, the experts' logits, the users' logits."""
+def list_inputs(work: Workspace, given: Array, missing: float, inputs: Array) -> None:
+    """Write the stack's inputs: 1, the experts' logits, the users' logits, `missing` for those that are."""
     inputs[0] = 1.0
     for e in range(EXPERTS):
         inputs[1 + e] = bounded(work.margins[e], LOGIT)
     for s in range(given.shape[0]):
-        inputs[1 + EXPERTS + s] = log_odds(given[s])
+        inputs[1 + EXPERTS + s] = log_odds(given[s], missing)
 
 
 @inlined
@@ -541,15 +545,15 @@ def hesitant(bank: Bank, memory: Array, weights: Array, work: Workspace) -> floa
 
 @inlined
 def base_rate(bank: Bank) -> float:
-    """Return the log-odds of the rate of the labels known."""
-    known, ones = bank.counts[KNOWN], bank.counts[ONES]
-    return float(np.log((ones + 0.5) / (known - ones + 0.5)))
+    """Return the log-odds of the rate of the labels known and of one more, at what experts start from."""
+    known, ones, rate = bank.counts[KNOWN], bank.counts[ONES], sigmoid(bank.counts[START])
+    return float(np.log((ones + rate) / (known - ones + (1.0 - rate))))
 
 
 @inlined
 def forecast_row(bank: Bank, work: Workspace, given: Array, memory: Array, probabilities: Array) -> None:
     """Write the blend's and the experts' probabilities, and all that the row's label will be learned with."""
-    list_inputs(work, given, memory)
+    list_inputs(work, given, bank.counts[START], memory)
     inputs, known = bank.weights.shape[1], bank.counts[KNOWN]
     put_trust(bank, work.trust)
     put_stacks(bank, memory, work.trust)
@@ -617,7 +621,7 @@ def surprise(m: float, y: float, weight: float, rate: float) -> float:
 @inlined
 def learn_bank(bank: Bank, work: Workspace, y: float, weight: float) -> None:
     """Update every expert with the label of the row looked at last; its margins become its errors."""
-    learn_newton(bank.newton, work.context, work.sizes[2], y, weight, work.pull)
+    learn_newton(bank.newton, bank.counts[START], work.context, work.sizes[2], y, weight, work.pull)
     for e in range(HASHED):
         if weight > 1.0 and not FALLING[e]:
             work.margins[e] = surprise(np.float64(work.margins[e]), y, weight, np.float64(RATES[e]))

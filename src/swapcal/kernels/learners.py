@@ -451,11 +451,14 @@ def repeated(m: float, variance: float, y: float, weight: float) -> tuple[float,
 
 
 @inlined
-def learn_newton(newton: Newton, context: Array, size: int, y: float, weight: float, gain: Array) -> None:
-    """One extended Kalman step of every regression, or as many as the label's weight, rounded up."""
+def learn_newton(newton: Newton, start: float, context: Array, size: int, y: float, weight: float, gain: Array) -> None:
+    """One extended Kalman step of every regression, or as many as the label's weight, rounded up.
+
+    Their margins are added to `start`.
+    """
     newton.met[0] = max(newton.met[0], size)
     for e in range(NEWTON):
-        m = newton_margin(newton, e, context, size)
+        m = start + newton_margin(newton, e, context, size)
         p = sigmoid(min(max(m, -STEEPEST), STEEPEST))
         scale = newton.scale[e, : whole_blocks(size)]
         if weight > 1.0:

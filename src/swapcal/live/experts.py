@@ -39,6 +39,7 @@ from swapcal.kernels.experts import (
     SCORED,
     SMALL_LINEAR_SLOTS,
     SMALL_PAIR_SLOTS,
+    START,
     TRUST,
     VARIANCE,
     Bank,
@@ -128,6 +129,7 @@ DENSE = ("weights", "covariance", "shares", "merits", "runs", "shortfalls", "cou
 NO_FEATURES = View(1, 1.0)
 ONCE = np.ones(1)  # the weights of labels that count once each
 AT_FIRST = np.array([0.02, 0.08, 0.9])  # trust in the stacks without and with users' scores, and in the scores as given
+NEAREST = 1e-4  # to 0 and 1, of what is known beforehand: where the experts clip log-odds
 FULL, SMALL = "full", "small"
 SLOTS = {FULL: (LINEAR_SLOTS, PAIR_SLOTS), SMALL: (SMALL_LINEAR_SLOTS, SMALL_PAIR_SLOTS)}
 """Rows of the two hashed tables, by the size of a `Live`."""
@@ -149,7 +151,7 @@ def file_fields(scores: int, size: str, shapes: Shapes) -> dict[str, Field]:
         "merits": floats(inputs + 1),
         "runs": floats(inputs + 1),
         "shortfalls": floats(EXPERTS if earlier else EXPERTS + scores),
-        "counts": floats(TRUST if shapes["counts"] == (TRUST,) else COUNTS),  # earlier files have fewer
+        "counts": floats(next((n for n in (TRUST, START) if shapes["counts"] == (n,)), COUNTS)),  # earlier: fewer
         "curve": floats(CURVE),
         "spread": floats(CURVE, CURVE),
         "linear_used": integers("linear", least=0, most=linear - 1, rises=True),
@@ -259,9 +261,20 @@ class Experts(Writable):
             given,
         )
         self._bank.counts[TRUST] = AT_FIRST[GIVEN] if scores else 0.0
+        self.nearest = 1.0
+        """how near to 0 and 1 forecasts may be, however few labels are known: as near as what experts start from"""
         self._work = _work(0, 1, self.memory_width)
         self._reserved = 0, 0
         """entries and coordinates for which there is room, of a single row"""
+
+    def start_from(self, rate: float) -> None:
+        """Let all experts start from a base rate, before anything was forecast."""
+        self._bank.counts[START] = math.log(rate / (1.0 - rate))
+        self.nearest = self._nearest()
+
+    def _nearest(self) -> float:
+        start = abs(float(self._bank.counts[START]))
+        return max(1.0 / (1.0 + math.exp(start)), NEAREST) if start else 1.0
 
     @property
     def memory_width(self) -> int:
@@ -322,7 +335,7 @@ class Experts(Writable):
             self._work = _work(max(entries, self._work.slots.shape[0] - 1), width, self.memory_width)
 
     def user_scores(self, memory: Array) -> Array:
-        """Return the users' scores behind forecasts, as probabilities within 10⁻⁴ of 0 and 1; ½ where missing."""
+        """Return the users' scores, within 10⁻⁴ of 0 and 1; where missing, ½ or what experts start from."""
         return _chance(memory[..., 1 + EXPERTS : 1 + EXPERTS + self.scores])
 
     @property
@@ -365,6 +378,7 @@ class Experts(Writable):
             held = getattr(experts._bank, name)
             held[:] = 0.0  # files of earlier releases lack these
             held[tuple(slice(size) for size in arrays[name].shape)] = arrays[name]
+        experts.nearest = experts._nearest()
         newton = Newton(*(np.array(arrays[f"newton.{name}"], order="C") for name in Newton._fields))
         experts._bank = experts._bank._replace(newton=newton)
         return experts

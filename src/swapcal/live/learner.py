@@ -23,7 +23,7 @@ from swapcal.kernels.encode import ENTRIES
 from swapcal.kernels.experts import View, put_scores
 from swapcal.kernels.jit import DirectCall
 from swapcal.kernels.state import ROUNDING, T_MEAN, T_P, T_SLOT_LOW, TICKET
-from swapcal.live.experts import FULL, ONCE, ExpertModel, Experts, Row, Rows, expert_names
+from swapcal.live.experts import FULL, NEAREST, ONCE, ExpertModel, Experts, Row, Rows, expert_names
 from swapcal.live.unseen import FAIR, Unseen, coin, neighbouring_level
 
 Allowances = Mapping[int, tuple[float, float]]
@@ -31,7 +31,6 @@ Allowances = Mapping[int, tuple[float, float]]
 NO_ALLOWANCES: Allowances = MappingProxyType({})
 BANK = len(expert_names())
 FIRST = np.zeros(1, np.int64)
-NEAREST_SCORE = 1e-4  # to 0 and 1: where the experts clip a score's log-odds
 FIRM = 32.0
 """By how much larger λ is while users' scores are believed: each weight learned costs something, also where they are
 the truth, and three quarters of that are each level's own shift."""
@@ -193,13 +192,13 @@ class Learner:
         return moved
 
     def _allowed(self, scores: Array) -> Array:
-        """Return how near to 0 and 1 each row's forecast may be, however few labels are known: as near as a score.
+        """Return how near to 0 and 1 each row's forecast may be, however few labels are known.
 
-        Scores are prior information; like the experts' inputs, they are kept 10⁻⁴ from 0 and 1.
+        It may be as near as a score or the prior base rate; like the experts' inputs, scores are kept 10⁻⁴ away.
         """
         given = scores[:, : len(self.contexts.settings["scores"])]
-        ends: Array = np.fmin(given, 1.0 - given).min(axis=1, initial=1.0, where=~np.isnan(given))
-        return np.maximum(ends, NEAREST_SCORE)
+        ends: Array = np.fmin(given, 1.0 - given).min(axis=1, initial=self.experts.nearest, where=~np.isnan(given))
+        return np.maximum(ends, NEAREST)
 
     def _step_one(self, row: Row, label: Array, weight: Array) -> None:
         """Step through one event of one row, faster than `_step_many`."""
@@ -209,7 +208,7 @@ class Learner:
         if label[0] != label[0]:
             put_scores_of_one.call(row.judged, self.contexts.reserved_weights, x)
             row.ticket[0, T_SLOT_LOW] = -1.0
-            row.ticket[0, T_MEAN] = self._allowed(row.scores)[0] if row.scores.shape[1] else 1.0
+            row.ticket[0, T_MEAN] = self._allowed(row.scores)[0] if row.scores.shape[1] else self.experts.nearest
             if engine is None or engine.dim < dim:
                 engine = self._sized(dim)
         assert engine is not None, "a row is learned after it was forecast"

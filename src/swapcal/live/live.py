@@ -112,7 +112,8 @@ class Live:
         come last before each such time, and harms where the newest are the most informative: docs/streams.md. By
         default labels of the same time are learned in the order of their forecasts.
     prior : a base rate, or the name of a score: the forecast before any label is known, and the assumed rate of
-        outcomes that take longer than any seen. By default the score, if there is one, else one half.
+        outcomes that take longer than any seen. By default the score, if there is one, else one half. A base rate is
+        also what experts start from, counts as one label, and stands in for missing scores.
     unseen : how to allow for the share π of outcomes that take longer than any seen so far (`status().unseen`), about
         which the data have no information: the forecast is (1 - π)·mean + π·q. "anything": q is the prior. A number Λ:
         q is the prior, limited to odds within a factor Λ of those of the outcomes seen; without a prior it is the
@@ -233,6 +234,8 @@ class Live:
         self._open_forecasts = OpenForecasts(limits, read_patience(order, patience, burst), maturity, span, seed)
         self._belief: dict[str, Any] = {"unseen": unseen, "prior": prior}
         self._learner.unseen = read_unseen(unseen, prior, contexts.settings["scores"], span)
+        if prior is not None and self._learner.unseen.prior is not None:
+            self._learner.experts.start_from(self._learner.unseen.prior)
         self._scheduler = Scheduler(self._learner, self._open_forecasts)
         self._scheduler.monitor_feed = None if monitor is None else MonitorFeed(counting_rows(monitor))
         self._lock = CopyableLock()

@@ -37,7 +37,7 @@ class Learned(NamedTuple):
     experts: Array
     """(n, number of experts) each expert's probability, in the order of `Live.experts`"""
     scores: Array
-    """(n, number of scores and models) the users' own, as used: within 10⁻⁴ of 0 and 1, ½ where missing"""
+    """(n, number of scores and models) as used: within 10⁻⁴ of 0 and 1; where missing, ½ or the prior rate"""
     silent: Flags | None = None
     """(n,) true for labels learned as silence, without a report; None without such labels"""
     weight: Array | None = None

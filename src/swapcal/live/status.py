@@ -129,7 +129,7 @@ class Status(NamedTuple):
     """upper end of the range of outcomes"""
     scores: tuple[ScoreBeside, ...] = ()
     """each given score, and model, against the mean forecasts by the Brier score, labels by their weights; a missing
-    score counts as one half"""
+    score counts as one half, or as the prior rate"""
     windowless: int = 0
     """open forecasts without a maturity where silence is a label: they are never learned as silence"""
 

@@ -53,7 +53,8 @@ class GivenScore(msgspec.Struct, frozen=True):
     """A score of the records against the mean forecasts, by the Brier score: `difference` is theirs less its own.
 
     `low` and `high` are a 95 % interval of the difference at one look, for independent outcomes; null while there are
-    fewer than 20 outcomes of either kind. A missing score counts as one half.
+    fewer than 20 outcomes of either kind. A missing score counts as one half,
+    or as the prior rate.
     """
 
     name: str
