@@ -1,5 +1,6 @@
 """The dashboard without a browser: pages, live figures, who may see them; and the webhook."""
 
+import html
 import http.client
 import json
 import re
@@ -155,6 +156,18 @@ def test_a_service_without_forecasters_says_how_to_make_one(tmp_path: Path) -> N
         assert "There is no forecaster yet" in caller.get("/").body
         assert caller.get("/forecasters/shop").status == 404
         assert caller.get("/forecasters/shop/live").status == 404
+
+
+def test_the_commands_on_a_page_that_waits_for_records_are_accepted(tmp_path: Path) -> None:
+    with served(tmp_path, pages=dashboard()) as caller:
+        caller.post("/v1/forecasters", {"name": "plain"})
+        caller.post("/v1/forecasters", {"name": "ads", "groups": ["slot", EVIL], "scores": ["model's"]})
+        for name, declared in (("plain", []), ("ads", ["slot", EVIL, "model's"])):
+            page = caller.get(f"/forecasters/{name}").body
+            (first,) = re.findall(r"curl --json '(.*)' …/v1/forecasters/.*/forecasts", page)
+            draft = json.loads(html.unescape(first))
+            assert sorted(draft["record"]) == sorted([*declared, "hour"])
+            assert caller.post(f"/v1/forecasters/{name}/forecasts", draft).status == 200
 
 
 def test_html_in_ids_columns_and_categories_stays_text(service: Caller) -> None:
