@@ -106,7 +106,12 @@ def stream_of(seed: int) -> Stream:
     if "order" not in settings and seed % 2:
         settings["burst"] = int(np.random.default_rng([seed, 2]).integers(1, 5))
     stream = Stream(settings, monitored, modelled, seed % 3 == 0, records, ids, time, matures, due, y, weight)
-    stream.events = [*events_of(rng, stream)]
+    if seed % 8 == 7:
+        stream.settings = {name: value for name, value in settings.items() if name not in LIMITED}
+        stream.y, stream.time, stream.matures, stream.due = np.full(n, NAN), None, None, None
+        stream.events = [*bursts_of(rng, n)]
+    else:
+        stream.events = [*events_of(rng, stream)]
     if weight is not None:
         stream.events = [each if each.asks else each._replace(weight=weight[each.row]) for each in stream.events]
     return stream
@@ -203,6 +208,20 @@ def events_of(rng: np.random.Generator, stream: Stream) -> Iterator[Event]:
             yield Event(k, False, label, now, planned=True)
         elif stream.due is not None and label == label and stream.due[k] == stream.due[k]:
             plan.append(Event(k, False, label, float(stream.due[k]), planned=True))
+
+
+LIMITED = ("max_open", "expires", "lifetime", "order", "patience", "burst", "matures", "silence")
+
+
+def bursts_of(rng: np.random.Generator, n: int) -> Iterator[Event]:
+    """Yield forecasts in runs, and after each run labels of any forecasts in any order: no times, and no limits."""
+    made = 0
+    while made < n:
+        run = int(rng.choice([1, 3, 12]))
+        yield from (Event(k, True) for k in range(made, min(n, made + run)))
+        made = min(n, made + run)
+        for row in rng.permutation(made)[: int(rng.integers(0, made + 1))]:
+            yield Event(int(row), False, float(rng.random() < 0.4))
 
 
 # ------------------------------------------------------------------------------------------------------ playing streams
