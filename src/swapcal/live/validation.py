@@ -304,6 +304,9 @@ def _labelled(series: Any) -> dict[Any, Any]:
     return record
 
 
+NO_RECORD = hashlib.blake2b(digest_size=6)
+
+
 def fingerprint(record: Mapping[str, Any]) -> int:
     """Return a hash of 48 bits that identifies a record."""
     if type(record) is not dict and not isinstance(record, Mapping):
@@ -312,7 +315,7 @@ def fingerprint(record: Mapping[str, Any]) -> int:
         content = marshal.dumps(sorted(record.items()), PLAIN_FORMAT)  # names differ: values are never compared
     except (TypeError, ValueError):
         content = repr(sorted((str(name), repr(value)) for name, value in record.items())).encode()
-    return int.from_bytes(hashlib.blake2b(content, digest_size=6).digest(), "little")
+    return _validate.digest_of(content, NO_RECORD)
 
 
 # How often a label counts.
