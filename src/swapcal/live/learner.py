@@ -1,7 +1,6 @@
 """`Learner`: contexts, experts, models and engine as one learner of encoded rows."""
 
 import itertools
-from bisect import bisect
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -24,7 +23,7 @@ from swapcal.kernels.experts import View, put_scores
 from swapcal.kernels.jit import DirectCall
 from swapcal.kernels.state import ROUNDING, T_MEAN, T_P, T_SLOT_LOW, TICKET
 from swapcal.live.experts import FULL, ONCE, ExpertModel, Experts, Row, Rows, expert_names
-from swapcal.live.unseen import FAIR, Unseen, coin, neighbouring_level
+from swapcal.live.unseen import FAIR, Unseen, coin, coins, neighbouring_level
 
 Allowances = Mapping[int, tuple[float, float]]
 """of some rows, the share of outcomes not seen and the factor of their odds"""
@@ -166,7 +165,7 @@ class Learner:
         rows.ticket[fresh, T_SLOT_LOW] = -1.0
         rows.ticket[fresh, T_MEAN] = self._allowed(rows.scores[fresh])
         needed = np.minimum(np.maximum.accumulate(np.where(issuing, rows.dims[order], 0)), self.reach)
-        moved = self._moved(rows, order[issuing], np.flatnonzero(issuing), y, allowances)
+        moved, others = self._moved(rows, order[issuing], np.flatnonzero(issuing), y, allowances)
         for a, b in equal_stretches(needed, [*moved]):
             engine, part = self._sized(int(needed[a])), slice(a, b) if in_order else order[a:b]
             tickets = rows.ticket[part]
@@ -175,22 +174,29 @@ class Learner:
                 rows.ticket[part] = tickets
             for row, draw in moved.get(b, ()):
                 self._allow(rows, row, *allowances[row], draw)
+        if len(others[0]):
+            at, shares, factors = others
+            rows.ticket[at, T_MEAN] = self.unseen.moved_many(rows.ticket[at, T_MEAN], shares, factors, rows.scores[at])
 
     def _moved(
         self, rows: Rows, fresh: Integers, events: Integers, y: Array, allowances: Allowances
-    ) -> "dict[int, list[tuple[int, float]]]":
-        """Return the rows with an allowance and their coins, by the number of events after which it is made.
+    ) -> "tuple[dict[int, list[tuple[int, float]]], tuple[Integers, Array, Array]]":
+        """Return the rows whose level is drawn around the prior, and the others with an allowance.
 
-        A label may split a level: the level around the prior is drawn before the next label is learned.
+        The former come with their coins, by the number of events after which it is drawn: a label may split a level,
+        so it is drawn before the next label is learned. The latter come with shares and factors.
         """
+        chosen = [k for k, row in enumerate(fresh.tolist()) if row in allowances] if allowances else []
+        at, events = fresh[chosen], events[chosen]
+        shares, factors = np.array([allowances[row] for row in at.tolist()]).reshape(-1, 2).T
+        draws = np.array(coins(self._engine["seed"], rows.draws[at].tolist()))
+        drawn = draws < shares
         moved: dict[int, list[tuple[int, float]]] = {}
-        labelled = np.append(np.flatnonzero(~np.isnan(y)), len(y)).tolist() if allowances else []
-        for row, event in zip(fresh.tolist(), events.tolist(), strict=True) if allowances else ():
-            if row in allowances:
-                draw = self._coin(rows, row)
-                end = labelled[bisect(labelled, event)] if draw < allowances[row][0] else len(y)
-                moved.setdefault(end, []).append((row, draw))
-        return moved
+        labelled = np.append(np.flatnonzero(~np.isnan(y)), len(y))
+        ends = labelled[np.searchsorted(labelled, events[drawn], side="right")]
+        for end, row, draw in zip(ends.tolist(), at[drawn].tolist(), draws[drawn].tolist(), strict=True):
+            moved.setdefault(end, []).append((row, draw))
+        return moved, (at[~drawn], shares[~drawn], factors[~drawn])
 
     def _allowed(self, scores: Array) -> Array:
         """Return how near to 0 and 1 each row's forecast may be, however few labels are known: as near as a score.

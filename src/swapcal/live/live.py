@@ -530,10 +530,14 @@ class Live:
         firsts: dict[Id, tuple[int, int]] = {}
         answers: list[int] = []
         marks: list[int] = []
+        is_new = len({*names}) == len(names) and not self._open_forecasts.knows_any(names)
         try:
             for row, (name, record) in enumerate(zip(names, records, strict=True)):
                 mark = fingerprint(record)
                 marks.append(mark)
+                if is_new:
+                    answers.append(row)
+                    continue
                 first, known = firsts.setdefault(name, (row, mark))
                 if known != mark:
                     raise taken(name)
@@ -725,9 +729,13 @@ class Live:
         n = len(names)
         labels = each_label(y, n, self._span)
         weights = self._weights(weight, labels)
+        counts = [1.0] * n if weights is None else weights.tolist()
+        simple = self._open_forecasts.simple_slots(names) if time is None and not self._learner.models else None
+        if simple is not None:
+            self._scheduler.learn_many(simple, labels, counts)
+            return [LEARNED] * n
         events = [*zip(names, labels, read_arrivals(self._open_forecasts, time, n), strict=True)]
         slots = self._open_forecasts.find_all(events)
-        counts = [1.0] * n if weights is None else weights.tolist()
         outcomes = [self._deliver(slot, *event, w) for slot, event, w in zip(slots, events, counts, strict=True)]
         self._scheduler.flush()
         return outcomes

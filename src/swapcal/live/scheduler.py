@@ -317,6 +317,8 @@ class Scheduler(Writable):
             part = batch.cut(a, b)
             if at_once:
                 self._step_at_once(part)
+            elif self._is_simple(part):
+                self._open_many(part)
             else:
                 self._step_through(part)
 
@@ -342,6 +344,48 @@ class Scheduler(Writable):
         open_forecasts = self.open_forecasts
         everything = not (open_forecasts.opened or open_forecasts.expiries)
         return everything or (open_forecasts.labels > 0 and self._factor() == 1.0)
+
+    def _is_simple(self, batch: EventBatch) -> bool:
+        """Return whether the rows of a batch are only to be opened, without a time, a label or a model."""
+        others = batch.names is None or batch.records is not None or batch.weight is not None
+        timed = any(each is not None for each in batch.event_times[:3])
+        return not (others or timed) and self.open_forecasts.is_simple(len(batch.y)) and bool(np.isnan(batch.y).all())
+
+    def _open_many(self, batch: EventBatch) -> None:
+        """Forecast rows without labels, as `_step_through`: their share of outcomes not seen changes now and then."""
+        n, names, may_allow = len(batch.y), batch.names or [], self._factor() != 1.0
+        marks = [0] * n if batch.marks is None else batch.marks
+        self._batch, self._first, a = batch.rows, 0, 0
+        while a < n:
+            allowed = self.allowance(keep=True)
+            b = min(n, a + WINDOW - len(self._order), a + (self.open_forecasts.steady() if may_allow else n))
+            slots = self.open_forecasts.admit_many(names[a:b], marks[a:b])
+            if batch.watched is not None and self.monitor_feed is not None:
+                self.monitor_feed.opened.update(zip(slots, batch.watched[a:b], strict=True))
+            self._fresh.update(zip(slots, range(len(self._order), len(self._order) + len(slots)), strict=True))
+            self._order += slots
+            self._labels += [math.nan] * len(slots)
+            self._weights += [1.0] * len(slots)
+            if allowed is not NOTHING:
+                self._moves.update(dict.fromkeys(slots, allowed))
+            if len(self._order) >= WINDOW:
+                self.flush()
+            a = b
+        self.flush()
+        self._batch = None
+
+    def learn_many(self, slots: Sequence[int], y: Sequence[float], weights: Sequence[float]) -> None:
+        """Learn labels without times of `OpenForecasts.simple_slots`, as `deliver` and `flush`; without models."""
+        if not self.open_forecasts.labels:
+            self._expect_late(self.open_forecasts.forecasts - self.open_forecasts.issued[slots[0]] - 1)
+        for a in range(0, len(slots), WINDOW):
+            some = slice(a, a + WINDOW)
+            self.open_forecasts.close_many(slots[some], y[some], weights[some])
+            self._order += slots[some]
+            self._labels += y[some]
+            self._weights += weights[some]
+            self._late.update(zip(self._order, range(len(self._order)), strict=True))
+            self.flush()
 
     def _step_through(self, batch: EventBatch, between: "Callable[[int], None] | None" = None) -> None:
         """Give each row a slot; its label may come at any time."""
@@ -410,10 +454,13 @@ class Scheduler(Writable):
 
     def allowance(self, *, keep: bool = False) -> tuple[float, float]:
         """Return the share of outcomes that the next forecast allows for unseen, and the factor of their odds."""
+        open_forecasts = self.open_forecasts
+        if open_forecasts.labels and not open_forecasts.opened and not open_forecasts.expiries:
+            return NOTHING  # the usual case where labels come at once
         factor = self._factor()
         if factor == 1.0:
             return NOTHING
-        share = self.open_forecasts.unseen_share(keep=keep)
+        share = open_forecasts.unseen_share(keep=keep)
         return (share, factor) if share > 0.0 else NOTHING
 
     def _factor(self) -> float:
@@ -578,11 +625,11 @@ class Scheduler(Writable):
         self._first += len(batch)
         if late:
             batch.overwrite(rows.cut(late, len(rows)), ("x", "judged", "ticket"))
-        issued = self.open_forecasts.issued
-        held = [(late + k, slot) for slot, k in self._fresh.items() if issued[slot] != FREE]
-        if held:
-            chosen, slots = np.array(held).T.copy()
-            self.open_rows.put(rows, chosen, slots, self.open_forecasts.slots)
+        slots = np.array([*self._fresh])
+        is_open = np.frombuffer(self.open_forecasts.issued, np.int64)[slots] != FREE
+        if is_open.any():
+            chosen = late + np.flatnonzero(is_open)
+            self.open_rows.put(rows, chosen, slots[is_open], self.open_forecasts.slots)
 
     def to_state(self, open_rows: OpenRows, slots: Sequence[int]) -> State:
         """Return the rows kept for the open forecasts in these slots."""

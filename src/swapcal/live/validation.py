@@ -219,8 +219,9 @@ def each_label(y: Any, n: int, span: Span = UNIT) -> list[float]:
     if isinstance(y, str | bytes | Mapping) or not isinstance(y, Iterable):
         raise TypeError(f"y: given {type(y).__name__}, expected a list of labels")
     labels: list[float] = []
+    is_plain = type(y) is np.ndarray and y.dtype == np.float64 and y.ndim == 1  # Python's own floats are read faster
     try:
-        for value in unmasked(y):
+        for value in y.tolist() if is_plain else unmasked(y):
             labels.append(_validate.label(value, span=span))
     except (TypeError, ValueError) as error:
         raise _validate.in_row(len(labels), error) from None
