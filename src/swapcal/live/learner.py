@@ -156,14 +156,15 @@ class Learner:
         issuing: Flags,
     ) -> None:
         """Let the engine issue and learn, after the experts."""
-        in_order = bool(issuing.all()) and np.array_equal(order, np.arange(len(rows)))
-        fresh: Integers | slice = slice(None) if in_order else order[issuing]
-        x = rows.x[fresh]
-        put_scores(rows.judged[fresh], self.contexts.reserved_weights, x)
-        if not in_order:  # else x is no copy
-            rows.x[fresh] = x
-        rows.ticket[fresh, T_SLOT_LOW] = -1.0
-        rows.ticket[fresh, T_MEAN] = self._allowed(rows.scores[fresh])
+        in_order = np.array_equal(order, np.arange(len(rows)))
+        fresh: Integers | slice = slice(None) if in_order and issuing.all() else order[issuing]
+        if issuing.any():
+            x = rows.x[fresh]
+            put_scores(rows.judged[fresh], self.contexts.reserved_weights, x)
+            if not isinstance(fresh, slice):  # else x is no copy
+                rows.x[fresh] = x
+            rows.ticket[fresh, T_SLOT_LOW] = -1.0
+            rows.ticket[fresh, T_MEAN] = self._allowed(rows.scores[fresh])
         needed = np.minimum(np.maximum.accumulate(np.where(issuing, rows.dims[order], 0)), self.reach)
         moved, others = self._moved(rows, order[issuing], np.flatnonzero(issuing), y, allowances)
         for a, b in equal_stretches(needed, [*moved]):
@@ -174,19 +175,21 @@ class Learner:
                 rows.ticket[part] = tickets
             for row, draw in moved.get(b, ()):
                 self._allow(rows, row, *allowances[row], draw)
-        if len(others[0]):
+        if others is not None:
             at, shares, factors = others
             rows.ticket[at, T_MEAN] = self.unseen.moved_many(rows.ticket[at, T_MEAN], shares, factors, rows.scores[at])
 
     def _moved(
         self, rows: Rows, fresh: Integers, events: Integers, y: Array, allowances: Allowances
-    ) -> "tuple[dict[int, list[tuple[int, float]]], tuple[Integers, Array, Array]]":
+    ) -> "tuple[dict[int, list[tuple[int, float]]], tuple[Integers, Array, Array] | None]":
         """Return the rows whose level is drawn around the prior, and the others with an allowance.
 
         The former come with their coins, by the number of events after which it is drawn: a label may split a level,
         so it is drawn before the next label is learned. The latter come with shares and factors.
         """
-        chosen = [k for k, row in enumerate(fresh.tolist()) if row in allowances] if allowances else []
+        if not allowances:
+            return {}, None
+        chosen = [k for k, row in enumerate(fresh.tolist()) if row in allowances]
         at, events = fresh[chosen], events[chosen]
         shares, factors = np.array([allowances[row] for row in at.tolist()]).reshape(-1, 2).T
         draws = np.array(coins(self._engine["seed"], rows.draws[at].tolist()))
