@@ -240,7 +240,8 @@ class Contexts(Writable):
     def encode_alone(self, record: Mapping[str, Any]) -> Encoded | None:
         """Encode one ordinary record and learn from it: as `encode`, faster, and without a mark.
 
-        The row is valid until the next call. Returns None, and learns nothing, if the record needs `encode`.
+        The row is valid until the next call, so the contexts of a `Live` are not for others to call this: it keeps the
+        row of its last forecast there. Returns None, and learns nothing, if the record needs `encode`.
         """
         if (
             type(record) is not dict

@@ -458,7 +458,7 @@ class Live:
         event_times = read_event_times(self._open_forecasts, alone(time), None, alone(matures), 1)
         watched_rows = self._watched([record])
         watched = None if watched_rows is None else watched_rows[0]
-        row = learner.row(record, name)
+        row = scheduler.encoded(record, name)
         return scheduler.forecast_one(row, name, mark, event_times, record if learner.models else None, watched)
 
     @locked

@@ -296,7 +296,7 @@ class Scheduler(Writable):
             self.flush()
             return
         self._label[0] = self.open_forecasts.close(slot)
-        row = self.row(slot)
+        row = self.open_rows.take_one(slot)
         weights = ONCE if weight == 1.0 else np.array([weight])
         self.learner.step(row, FIRST, self._label, weights)
         self.score_history.add_one(float(row.ticket[0, T_MEAN]), y)
@@ -542,6 +542,11 @@ class Scheduler(Writable):
             row = self.row(slot)
             self.learner.teach(record, row.keys[0], row.values[0], y)
 
+    def encoded(self, record: Mapping[str, Any], name: Id) -> Rows:
+        """Return one record encoded, to be forecast; it is valid until the next call."""
+        self.open_rows.settle()
+        return self.learner.row(record, name)
+
     def row(self, slot: int) -> Rows:
         """Return the row of an open forecast; it is valid until the next call."""
         return self.open_rows.get_one(slot)
@@ -564,7 +569,7 @@ class Scheduler(Writable):
         """Return the rows of the events collected: those kept, then those of the batch."""
         fresh, late = len(self._fresh), len(self._late)
         if not fresh:
-            return self.row(self._order[0]) if late == 1 else self.open_rows.get(np.array([*self._late]))
+            return self.open_rows.take_one(self._order[0]) if late == 1 else self.open_rows.get(np.array([*self._late]))
         batch = self._next_rows(fresh)
         if not late:
             return batch

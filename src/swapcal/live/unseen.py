@@ -52,7 +52,7 @@ class OutcomeDelays:
 
     def add(self, delay: int, outcomes: int = 1) -> None:
         """Count outcomes that were learned after a delay."""
-        k = self._room(delay)
+        k = delay if delay < OWN and delay < len(self.seen) else self._room(delay)
         self.seen[k] += outcomes
         if delay > self.longest[k]:
             self.longest[k] = delay
@@ -62,7 +62,7 @@ class OutcomeDelays:
         self.lost[self._room(age)] += 1
 
     def _room(self, delay: int) -> int:
-        k = delay if delay < len(self.seen) and delay < OWN else delay_class(delay)
+        k = delay_class(delay)
         missing = k + 1 - len(self.seen)
         if missing > 0:
             for column in (self.seen, self.lost, self.longest):
