@@ -96,8 +96,8 @@ class Learner:
     ) -> None:
         """Go through events in order: row order[k] is forecast where labels[k] is NaN, and learned elsewhere.
 
-        A row that is forecast here may be learned here only as the next event, and not if its forecast allows for
-        outcomes not seen. Labels count weights[k] times.
+        A row that is forecast here may be learned here as the next event only if its forecast does not allow for
+        outcomes not seen, and as a later one only where `learns_later`. Labels count weights[k] times.
         """
         if type(rows) is Row:
             self._step_one(rows, labels, weights)
@@ -109,6 +109,9 @@ class Learner:
                     self._look()
         else:
             self._step_many(rows, order, labels, weights, allowances)
+
+    learns_later = True
+    """Whether `step` may learn a row some events after its forecast."""
 
     @property
     def is_firm(self) -> bool:
@@ -167,7 +170,8 @@ class Learner:
             rows.ticket[fresh, T_MEAN] = self._allowed(rows.scores[fresh])
         needed = np.minimum(np.maximum.accumulate(np.where(issuing, rows.dims[order], 0)), self.reach)
         moved, others = self._moved(rows, order[issuing], np.flatnonzero(issuing), y, allowances)
-        for a, b in equal_stretches(needed, [*moved]):
+        again = [] if in_order else _learned_again(order, issuing, len(rows))
+        for a, b in equal_stretches(needed, [*moved, *again]):
             engine, part = self._sized(int(needed[a])), slice(a, b) if in_order else order[a:b]
             tickets = rows.ticket[part]
             engine.play(_padded(rows.x, part, engine.dim), y[a:b], rows.draws[part], tickets, _part(counts, a, b))
@@ -175,17 +179,26 @@ class Learner:
                 rows.ticket[part] = tickets
             for row, draw in moved.get(b, ()):
                 self._allow(rows, row, *allowances[row], draw)
-        if others is not None:
-            at, shares, factors = others
-            rows.ticket[at, T_MEAN] = self.unseen.moved_many(rows.ticket[at, T_MEAN], shares, factors, rows.scores[at])
+            if others is not None and (b == len(y) or b in again):
+                others = self._move(rows, b, *others)
+
+    def _move(
+        self, rows: Rows, end: int, at: Integers, events: Integers, shares: Array, factors: Array
+    ) -> tuple[Integers, Integers, Array, Array]:
+        """Let the means of the rows forecast before an event allow for outcomes not seen; return the other rows."""
+        n = int(np.searchsorted(events, end))
+        some, scores = at[:n], rows.scores[at[:n]]
+        rows.ticket[some, T_MEAN] = self.unseen.moved_many(rows.ticket[some, T_MEAN], shares[:n], factors[:n], scores)
+        return at[n:], events[n:], shares[n:], factors[n:]
 
     def _moved(
         self, rows: Rows, fresh: Integers, events: Integers, y: Array, allowances: Allowances
-    ) -> "tuple[dict[int, list[tuple[int, float]]], tuple[Integers, Array, Array] | None]":
+    ) -> "tuple[dict[int, list[tuple[int, float]]], tuple[Integers, Integers, Array, Array] | None]":
         """Return the rows whose level is drawn around the prior, and the others with an allowance.
 
         The former come with their coins, by the number of events after which it is drawn: a label may split a level,
-        so it is drawn before the next label is learned. The latter come with shares and factors.
+        so it is drawn before the next label is learned. The latter come with the numbers of their events, shares and
+        factors.
         """
         if not allowances:
             return {}, None
@@ -199,7 +212,7 @@ class Learner:
         ends = labelled[np.searchsorted(labelled, events[drawn], side="right")]
         for end, row, draw in zip(ends.tolist(), at[drawn].tolist(), draws[drawn].tolist(), strict=True):
             moved.setdefault(end, []).append((row, draw))
-        return moved, (at[~drawn], shares[~drawn], factors[~drawn])
+        return moved, (at[~drawn], events[~drawn], shares[~drawn], factors[~drawn])
 
     def _allowed(self, scores: Array) -> Array:
         """Return how near to 0 and 1 each row's forecast may be, however few labels are known: as near as a score.
@@ -212,10 +225,10 @@ class Learner:
 
     def _step_one(self, row: Row, label: Array, weight: Array) -> None:
         """Step through one event of one row, faster than `_step_many`."""
-        x, dim, engine = row.x, int(row.dims[0]), self.forecaster
+        x, dim, engine, y = row.x, row.dims.item(), self.forecaster, label.item()
         self.experts.step_one(row, dim, label, weight)
-        dim = min(dim, self.reach)
-        if label[0] != label[0]:
+        if y != y:
+            dim = min(dim, self.reach)
             put_scores_of_one.call(row.judged, self.contexts.reserved_weights, x)
             row.ticket[0, T_SLOT_LOW] = -1.0
             row.ticket[0, T_MEAN] = self._allowed(row.scores)[0] if row.scores.shape[1] else 1.0
@@ -228,7 +241,7 @@ class Learner:
             engine.play_one(x, label, row.draws, row.ticket)
         else:
             engine.play(x, label, row.draws, row.ticket, weight)
-        if self.experts.scores and label[0] == label[0]:
+        if self.experts.scores and y == y:
             self._look()
 
     def allow(self, rows: Rows, row: int, share: float, factor: float) -> None:
@@ -365,6 +378,7 @@ class SparseLearner(Learner):
     forecaster: SparseForecaster | None  # type: ignore[assignment]
     is_firm = False
     """Exponential weights have no penalty to choose."""
+    learns_later = False
 
     def __init__(
         self,
@@ -495,6 +509,17 @@ def _engine_events(order: Integers, labels: Array, weights: Array) -> tuple[Inte
     counts = np.broadcast_to(weights, len(labels)).copy()
     counts[at_once] = counts[at_once + 1]
     return order[kept], y[kept], counts[kept], issuing[kept]
+
+
+def _learned_again(order: Integers, issuing: Flags, rows: int) -> list[int]:
+    """Return the events before which the engine's tickets must be read again: of rows forecast since the last one."""
+    forecast = np.full(rows, -1)
+    forecast[order[issuing]] = np.flatnonzero(issuing)
+    since, cuts = np.where(issuing, -1, forecast[order]), [0]
+    for event in np.flatnonzero(since >= 0).tolist():
+        if since[event] >= cuts[-1]:
+            cuts.append(event)
+    return cuts[1:]
 
 
 def _part(counts: Array | None, a: int, b: int) -> Array | None:

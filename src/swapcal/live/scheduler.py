@@ -515,7 +515,8 @@ class Scheduler(Writable):
         if self.open_forecasts.labels == 0:
             self._expect_late(self.open_forecasts.forecasts - self.open_forecasts.issued[slot] - 1)
         fresh = slot in self._fresh
-        if fresh and (self._order[-1] != slot or slot in self._moves):
+        is_next = self._order[-1:] == [slot]
+        if fresh and (slot in self._moves if is_next else not self.learner.learns_later):
             self.flush()
             fresh = False
         y = self.open_forecasts.close(slot)
