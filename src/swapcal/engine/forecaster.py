@@ -284,8 +284,8 @@ class Forecaster(Player):
     def play(self, X: Array, y: Array, events: Keys, tickets: Array, weights: Array | None = None) -> None:
         """Issue the rows whose tickets are blank and learn those that have a label, in order, filling in `tickets`.
 
-        For callers that keep tickets in arrays, and hold a lock, of their own; nothing is checked. With weights, which count each
-        label that many times, use `weighted_certificate`.
+        For callers that keep tickets in arrays of their own and let one thread at a time call; nothing is checked. With
+        weights, which count each label that many times, use `weighted_certificate`.
         """
         options = None if weights is None else RunOptions(weights=weights)
         self._advance(X, y, events, tickets, self._blank_mixes(len(X)), options)

@@ -216,7 +216,6 @@ class Unseen(NamedTuple):
             other = 0.5 * (low + high) if belief is None else min(max(belief, low), high)
         return (1.0 - share) * mean + share * other, other
 
-
     def moved_many(self, means: Array, shares: Array, factors: Array, scores: Array) -> Array:
         """Return the forecasts of rows with these scores, as `moved` one by one."""
         none = math.nan if self.prior is None else self.prior
