@@ -313,12 +313,13 @@ class Scheduler(Writable):
         if between is not None:
             self._step_through(batch, between)
             return
+        if self._is_simple(batch):
+            self._open_many(batch)
+            return
         for a, b, at_once in self._stretches(batch):
             part = batch.cut(a, b)
             if at_once:
                 self._step_at_once(part)
-            elif self._is_simple(part):
-                self._open_many(part)
             else:
                 self._step_through(part)
 
