@@ -249,3 +249,23 @@ def test_a_lone_row_that_is_not_packed_yet_is_learned_as_issued(event: str, many
     ours, theirs = played(True).to_state(), played(False).to_state()
     for name in ours.arrays:
         np.testing.assert_array_equal(ours.arrays[name], theirs.arrays[name], err_msg=name)
+
+
+def test_a_lone_row_given_up_before_it_is_packed_leaves_its_slot_to_another() -> None:
+    def played(alone: bool) -> Live:
+        live, row = Live(), {"price": 1.25}
+        live.run([{"price": float(k % 7)} for k in range(60)], np.arange(60) % 2)
+        if alone:
+            live.forecast(row, id="first")
+        else:
+            live.forecast_many([row], ["first"])
+        live.give_up(["first"])
+        live.forecast_many([{"price": 2.0}], ["second"])
+        live.forecast_many([{"price": 3.0}], ["third"])  # in the slot of the first
+        live.forecast({"price": 4.0}, id="fourth")
+        live.label("third", 1.0)
+        return live
+
+    ours, theirs = played(True).to_state(), played(False).to_state()
+    for name in ours.arrays:
+        np.testing.assert_array_equal(ours.arrays[name], theirs.arrays[name], err_msg=name)
