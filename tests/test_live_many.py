@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import settings as searching
 from hypothesis import strategies as st
 
-from swapcal import Contexts, Live
+from swapcal import Contexts, Live, Monitor
 from swapcal.features import contexts as contexts_module
 from swapcal.live import ConflictingLabelError, ExpiredIdError, UnknownIdError
 from swapcal.live.live import HELD, LEARNED, REFUSED, REPEATED
@@ -374,3 +374,28 @@ def test_a_batch_of_ordinary_records_is_read_as_by_the_general_path(rows: list[d
                 found.append([np.array(str(error))])
     for ours, theirs in zip(*found, strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("monitored", [False, True])
+def test_batches_with_times_equal_one_by_one(monitored: bool) -> None:
+    rows, y = records(120), outcomes(records(120))
+    one, many = (Live(groups=["shop"], monitor=Monitor(["shop"]) if monitored else None) for _ in range(2))
+    for start in range(0, 120, 30):
+        ids, part = [*range(start, start + 30)], rows[start : start + 30]
+        times = [float(k // 3) for k in ids]
+        alone = [one.forecast(row, id, time=time).mean for row, id, time in zip(part, ids, times, strict=True)]
+        assert many.forecast_many(part, ids, time=times).mean.tolist() == alone
+        told = ids[::2] + ids[5:9:2]
+        came = [times[id - start] + 0.5 * (id % 4) for id in told]
+        each = [one.label(id, y[id], time=time) for id, time in zip(told, came, strict=True)]
+        assert each == [state == LEARNED for state in many.label_many(told, [y[id] for id in told], time=came)]
+        assert same(one, many)
+
+
+def test_a_label_of_a_batch_that_comes_before_its_forecast_is_refused() -> None:
+    live = Live()
+    live.forecast_many([{"price": 1.0}, {"price": 2.0}], ["a", "b"], time=[3.0, 4.0])
+    before = copy.deepcopy(live)
+    with pytest.raises(ValueError, match=r"row 2: label time: given 3.5, before the forecast at 4"):
+        live.label_many(["a", "b"], [1, 0], time=[3.5, 3.5])
+    assert same(live, before)

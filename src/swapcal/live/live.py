@@ -730,11 +730,13 @@ class Live:
         labels = each_label(y, n, self._span)
         weights = self._weights(weight, labels)
         counts = [1.0] * n if weights is None else weights.tolist()
-        simple = self._open_forecasts.simple_slots(names) if time is None and not self._learner.models else None
+        arrivals = read_arrivals(self._open_forecasts, time, n)
+        times = None if time is None else arrivals
+        simple = None if self._learner.models else self._open_forecasts.simple_slots(names, times)
         if simple is not None:
-            self._scheduler.learn_many(simple, labels, counts)
+            self._scheduler.learn_many(simple, labels, counts, times)
             return [LEARNED] * n
-        events = [*zip(names, labels, read_arrivals(self._open_forecasts, time, n), strict=True)]
+        events = [*zip(names, labels, arrivals, strict=True)]
         slots = self._open_forecasts.find_all(events)
         outcomes = [self._deliver(slot, *event, w) for slot, event, w in zip(slots, events, counts, strict=True)]
         self._scheduler.flush()

@@ -98,7 +98,7 @@ SAVED = {"arrived": np.int64}  # types in files, where they differ
 REAL = ("time", "matures", "due", "y", "weight")
 COLUMNS = (*WHOLE, *REAL)
 TYPES = {**{name: np.dtype(code) for name, code in WHOLE.items()}, **dict.fromkeys(REAL, np.dtype("d"))}
-LABELLESS = (("due", math.nan), ("y", math.nan), ("weight", 1.0))  # columns of a forecast whose label is not known
+BLANK = (("arrived", 0), *dict.fromkeys(("time", "matures", "due", "y"), math.nan).items(), ("weight", 1.0))
 COUNTS = ("forecasts", "labels", "expiries", "delay", "wait", "waits")
 SILENCE_COUNTS = ("silences", "corrections", "ones", "weighted")
 ARRIVED, SILENT = 1, 2
@@ -283,14 +283,18 @@ class OpenForecasts:
         self.expire()
         return slot
 
-    def is_simple(self, more: int = 0) -> bool:
-        """Return whether so many forecasts without times can be opened, or labels learned, with no effect on others."""
+    def is_simple(self, more: int = 0, *, timed: bool = False) -> bool:
+        """Return whether so many forecasts without maturity can be opened, or labels learned, and nothing else is due.
+
+        With `timed` they have times.
+        """
         most, expires, lifetime = self.limits
         limited = expires is not None or lifetime is not None or len(self.opened) + more > most
-        return not (limited or self._ripening or self.patience is not None)
+        waits = timed and (self.expects() or self._reports_ahead or self.maturity.burst is not None)
+        return not (limited or waits or self._ripening or self.patience is not None)
 
-    def admit_many(self, ids: Sequence[Id], marks: Sequence[int]) -> list[int]:
-        """Add forecasts without times, as `admit` one by one where `is_simple`; return their slots."""
+    def admit_many(self, ids: Sequence[Id], marks: Sequence[int], times: Sequence[float] | None = None) -> list[int]:
+        """Add forecasts without maturities, as `admit` one by one where `is_simple`; return their slots."""
         first = self.forecasts
         slots = [self._free.pop() if self._free else self._new_slot() for _ in ids]
         self.opened.update(zip(ids, slots, strict=True))
@@ -299,8 +303,11 @@ class OpenForecasts:
         at = np.array(slots)
         for name in ("issued", "since"):
             self._column(name)[at] = np.arange(first, first + len(slots))
-        for name, value in (("arrived", 0), ("time", math.nan), ("matures", math.nan), *LABELLESS):
+        for name, value in BLANK:
             self._column(name)[at] = value
+        if times is not None:
+            self._column("time")[at] = times
+            self.clock = times[-1]
         self.forecasts += len(slots)
         self._issue_queue.extend(slots, first, len(self.opened), self.issued)
         return slots
@@ -431,18 +438,23 @@ class OpenForecasts:
         while len(self.expired) > REMEMBERED:
             self.expired.popitem(last=False)
 
-    def simple_slots(self, ids: Sequence[Id]) -> list[int] | None:
+    def simple_slots(self, ids: Sequence[Id], times: Sequence[float] | None) -> list[int] | None:
         """Return the slots of forecasts whose labels can be learned now; None if any needs `find` and `deliver`."""
-        if not ids or not self.is_simple() or self.silent or self.maturity.silence is not None:
+        simple = self.is_simple(timed=times is not None)
+        if not ids or not simple or self.silent or self.maturity.silence is not None:
             return None
         slots = [slot for slot in map(self.opened.get, ids) if slot is not None]
         if len(slots) < len(ids) or len({*slots}) < len(ids):
             return None
         at = np.array(slots)
-        return None if self._column("arrived")[at].any() or not np.isnan(self._column("matures")[at]).all() else slots
+        early = times is not None and bool((np.array(times) < self._column("time")[at]).any())
+        held = early or self._column("arrived")[at].any() or not np.isnan(self._column("matures")[at]).all()
+        return None if held else slots
 
-    def close_many(self, slots: Sequence[int], y: Sequence[float], weights: Sequence[float]) -> None:
-        """Learn labels without times of `simple_slots`, as `deliver` and `close` one by one."""
+    def close_many(
+        self, slots: Sequence[int], y: Sequence[float], weights: Sequence[float], times: Sequence[float] | None
+    ) -> None:
+        """Learn labels of `simple_slots`, as `deliver` and `close` one by one."""
         issued, ids = [self.issued[slot] for slot in slots], [self.ids[slot] for slot in slots]
         last = self.forecasts - 1
         delays = [last - number for number in issued]
@@ -454,6 +466,11 @@ class OpenForecasts:
         for number, delay, each in zip(issued, delays, y, strict=True):
             self.delays.add(delay)
             self.arrival_order.learn(number, delay, each)
+        for slot, due in zip(slots, times or (), strict=times is not None):
+            made = self.time[slot]
+            if due == due and made == made:
+                self.wait += due - made
+                self.waits += 1
         self.labelled.update(zip(ids, y, strict=True))
         self._forget()
         for id in ids:

@@ -347,20 +347,23 @@ class Scheduler(Writable):
         return everything or (open_forecasts.labels > 0 and self._factor() == 1.0)
 
     def _is_simple(self, batch: EventBatch) -> bool:
-        """Return whether the rows of a batch are only to be opened, without a time, a label or a model."""
-        others = batch.names is None or batch.records is not None or batch.weight is not None
-        timed = any(each is not None for each in batch.event_times[:3])
-        return not (others or timed) and self.open_forecasts.is_simple(len(batch.y)) and bool(np.isnan(batch.y).all())
+        """Return whether the rows of a batch are only to be opened, without a maturity, a label or a model."""
+        time, due, matures, _ = batch.event_times
+        others = [batch.records, batch.weight, due, matures]
+        if batch.names is None or any(each is not None for each in others) or not np.isnan(batch.y).all():
+            return False
+        return self.open_forecasts.is_simple(len(batch.y), timed=time is not None)
 
     def _open_many(self, batch: EventBatch) -> None:
         """Forecast rows without labels, as `_step_through`: their share of outcomes not seen changes now and then."""
         n, names, may_allow = len(batch.y), batch.names or [], self._factor() != 1.0
         marks = [0] * n if batch.marks is None else batch.marks
+        times = None if batch.event_times.time is None else batch.event_times.time.tolist()
         self._batch, self._first, a = batch.rows, 0, 0
         while a < n:
             allowed = self.allowance(keep=True)
             b = min(n, a + WINDOW - len(self._order), a + (self.open_forecasts.steady() if may_allow else n))
-            slots = self.open_forecasts.admit_many(names[a:b], marks[a:b])
+            slots = self.open_forecasts.admit_many(names[a:b], marks[a:b], None if times is None else times[a:b])
             if batch.watched is not None and self.monitor_feed is not None:
                 self.monitor_feed.opened.update(zip(slots, batch.watched[a:b], strict=True))
             self._fresh.update(zip(slots, range(len(self._order), len(self._order) + len(slots)), strict=True))
@@ -375,13 +378,16 @@ class Scheduler(Writable):
         self.flush()
         self._batch = None
 
-    def learn_many(self, slots: Sequence[int], y: Sequence[float], weights: Sequence[float]) -> None:
-        """Learn labels without times of `OpenForecasts.simple_slots`, as `deliver` and `flush`; without models."""
+    def learn_many(
+        self, slots: Sequence[int], y: Sequence[float], weights: Sequence[float], times: Sequence[float] | None
+    ) -> None:
+        """Learn labels of `OpenForecasts.simple_slots`, as `deliver` and `flush`; without models."""
         if not self.open_forecasts.labels:
             self._expect_late(self.open_forecasts.forecasts - self.open_forecasts.issued[slots[0]] - 1)
         for a in range(0, len(slots), WINDOW):
             some = slice(a, a + WINDOW)
-            self.open_forecasts.close_many(slots[some], y[some], weights[some])
+            came = None if times is None else times[some]
+            self.open_forecasts.close_many(slots[some], y[some], weights[some], came)
             self._order += slots[some]
             self._labels += y[some]
             self._weights += weights[some]
