@@ -1,15 +1,24 @@
 """Many forecasts and many labels at once: the same as one by one, and all or nothing."""
 
 import copy
+import hashlib
+import marshal
+import math
 import re
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import settings as searching
+from hypothesis import strategies as st
 
-from swapcal import Live
+from swapcal import Contexts, Live, Monitor
+from swapcal.features import contexts as contexts_module
 from swapcal.live import ConflictingLabelError, ExpiredIdError, UnknownIdError
 from swapcal.live.live import HELD, LEARNED, REFUSED, REPEATED
+from swapcal.live.validation import PLAIN_FORMAT, fingerprint
 
 
 def records(n: int, seed: int = 0) -> list[dict[str, Any]]:
@@ -314,3 +323,79 @@ def test_what_a_watcher_raises_teaches_nothing_twice() -> None:
     for live in (one, watched):
         live.label("b", 0)
     assert same(one, watched)
+
+
+class Colour(StrEnum):
+    RED = "red"
+
+
+NAMES = ["a", "b", "é", "x1", np.str_("a"), np.str_("z"), Colour.RED, 1, True, 2.5, None, b"a"]
+VALUES = [1, 2.0, "s", None, math.nan, [1], np.float64(2.0), np.str_("q"), object, True, {"k": 1}]
+
+
+@given(st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(VALUES)), max_size=6))
+@searching(max_examples=500)
+def test_a_fingerprint_is_that_of_the_items_in_the_order_of_their_names(items: list[tuple[Any, Any]]) -> None:
+    record = dict(items)
+    try:
+        content = marshal.dumps(sorted(record.items(), key=lambda item: item[0]), PLAIN_FORMAT)
+    except (TypeError, ValueError):
+        content = repr(sorted((str(name), repr(value)) for name, value in record.items())).encode()
+    expected = int.from_bytes(hashlib.blake2b(content, digest_size=6).digest(), "little")
+    assert fingerprint(record) == expected
+
+
+ODD = st.sampled_from(["a", "b", "new", None, math.nan, 1, 2.5, -3, True, 1e120, "", np.float64(2.0)])
+ROWS = st.lists(
+    st.fixed_dictionaries(
+        {"shop": st.sampled_from(["a", "b", None]), "n": st.sampled_from([1, 2.5, None, math.nan, -3.0])},
+        optional={"s": st.sampled_from([0.2, 1, None, 0.0]), "odd": ODD, "m": st.sampled_from([4, 5.5])},
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(ROWS)
+@searching(max_examples=300, deadline=None)
+def test_a_batch_of_ordinary_records_is_read_as_by_the_general_path(rows: list[dict[str, Any]]) -> None:
+    known = [{"shop": "ab"[k % 2], "n": float(k), "s": k / 40, "odd": "ab"[k % 2], "m": k} for k in range(40)]
+    known += [{"shop": None, "n": None, "s": None, "odd": None, "m": 3}]
+    found = []
+    for few in (contexts_module.FEW, 0):
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(contexts_module, "FEW", few)
+            contexts = Contexts(groups=["shop"], scores=["s"] if all("s" in row for row in rows) else [])
+            contexts.encode(known)
+            try:
+                encoded = contexts.encode(rows)
+                found.append([encoded.x, encoded.dims, encoded.keys, encoded.values, encoded.scores, encoded.marks])
+            except (TypeError, ValueError) as error:
+                found.append([np.array(str(error))])
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("monitored", [False, True])
+def test_batches_with_times_equal_one_by_one(monitored: bool) -> None:
+    rows, y = records(120), outcomes(records(120))
+    one, many = (Live(groups=["shop"], monitor=Monitor(["shop"]) if monitored else None) for _ in range(2))
+    for start in range(0, 120, 30):
+        ids, part = [*range(start, start + 30)], rows[start : start + 30]
+        times = [float(k // 3) for k in ids]
+        alone = [one.forecast(row, id, time=time).mean for row, id, time in zip(part, ids, times, strict=True)]
+        assert many.forecast_many(part, ids, time=times).mean.tolist() == alone
+        told = ids[::2] + ids[5:9:2]
+        came = [times[id - start] + 0.5 * (id % 4) for id in told]
+        each = [one.label(id, y[id], time=time) for id, time in zip(told, came, strict=True)]
+        assert each == [state == LEARNED for state in many.label_many(told, [y[id] for id in told], time=came)]
+        assert same(one, many)
+
+
+def test_a_label_of_a_batch_that_comes_before_its_forecast_is_refused() -> None:
+    live = Live()
+    live.forecast_many([{"price": 1.0}, {"price": 2.0}], ["a", "b"], time=[3.0, 4.0])
+    before = copy.deepcopy(live)
+    with pytest.raises(ValueError, match=r"row 2: label time: given 3.5, before the forecast at 4"):
+        live.label_many(["a", "b"], [1, 0], time=[3.5, 3.5])
+    assert same(live, before)

@@ -1,5 +1,7 @@
 """Open forecasts at rest: packed, and returned bit for bit."""
 
+import copy
+import pickle
 import struct
 from typing import Any
 
@@ -204,3 +206,66 @@ def test_a_frozen_state_is_that_of_its_moment_whatever_comes_later() -> None:
     for block in live._scheduler.open_rows._blocks:
         block[:] = 0  # as rows of the same length would overwrite them
     assert later().arrays["open.ticket"].tobytes() == now.arrays["open.ticket"].tobytes()
+
+
+def between(live: Live, event: str) -> Live:
+    """Do what may come between a lone forecast and its label; return the object that goes on."""
+    if event == "another":
+        live.forecast({"shop": "c", "price": 9.0}, id="another")
+    elif event == "many":
+        live.forecast_many([{"shop": "a", "price": 2.5}, {"shop": "b", "price": None}], ["m1", "m2"])
+    elif event == "wider":
+        live.forecast({"shop": "brand new", "price": 9.0, "more": 1.0}, id="wider")
+    elif event == "explained":
+        live.explain("held")
+    elif event == "copied":
+        return copy.deepcopy(live)
+    elif event == "pickled":
+        return pickle.loads(pickle.dumps(live))  # type: ignore[no-any-return]
+    elif event == "frozen":
+        return Live.from_state(live.frozen_state()())
+    return live
+
+
+@pytest.mark.parametrize("event", ["another", "many", "wider", "explained", "copied", "pickled", "frozen"])
+@pytest.mark.parametrize("many", [False, True])
+def test_a_lone_row_that_is_not_packed_yet_is_learned_as_issued(event: str, many: bool) -> None:
+    def played(alone: bool) -> Live:
+        live = Live(groups=["shop"])
+        live.run([{"shop": "abc"[k % 3], "price": float(k % 7)} for k in range(60)], np.arange(60) % 2)
+        record = {"shop": "b", "price": 1.25}
+        if alone:
+            live.forecast(record, id="held")
+        else:
+            live.forecast_many([record], ["held"])
+        live = between(live, event)
+        if many:
+            live.label_many(["held"], [1.0])
+        else:
+            live.label("held", 1.0)
+        live.forecast({"shop": "a", "price": 4.0}, id="last")
+        return live
+
+    ours, theirs = played(True).to_state(), played(False).to_state()
+    for name in ours.arrays:
+        np.testing.assert_array_equal(ours.arrays[name], theirs.arrays[name], err_msg=name)
+
+
+def test_a_lone_row_given_up_before_it_is_packed_leaves_its_slot_to_another() -> None:
+    def played(alone: bool) -> Live:
+        live, row = Live(), {"price": 1.25}
+        live.run([{"price": float(k % 7)} for k in range(60)], np.arange(60) % 2)
+        if alone:
+            live.forecast(row, id="first")
+        else:
+            live.forecast_many([row], ["first"])
+        live.give_up(["first"])
+        live.forecast_many([{"price": 2.0}], ["second"])
+        live.forecast_many([{"price": 3.0}], ["third"])  # in the slot of the first
+        live.forecast({"price": 4.0}, id="fourth")
+        live.label("third", 1.0)
+        return live
+
+    ours, theirs = played(True).to_state(), played(False).to_state()
+    for name in ours.arrays:
+        np.testing.assert_array_equal(ours.arrays[name], theirs.arrays[name], err_msg=name)

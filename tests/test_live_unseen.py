@@ -170,6 +170,18 @@ def test_the_belief_goes_as_far_as_the_odds_allow() -> None:
     assert Unseen().moved(0.2, 1.0, 3.0, 0.99)[1] == pytest.approx(3 / 7)
 
 
+@pytest.mark.parametrize("unseen", [Unseen(), Unseen(prior=0.3), Unseen(score=1)])
+def test_many_means_move_as_one_by_one_to_the_bit(unseen: Unseen) -> None:
+    rng, n = np.random.default_rng(0), 500
+    means, shares, scores = rng.random(n), rng.random(n), rng.random((n, 2))
+    means[:3], scores[rng.random(n) < 0.2] = (0.0, 1.0, 0.5), NAN
+    factors = np.where(rng.random(n) < 0.3, math.inf, 1.0 + 3.0 * rng.random(n))
+    each = [
+        unseen.moved(*row, unseen.believed(own))[0] for *row, own in zip(means, shares, factors, scores, strict=True)
+    ]
+    np.testing.assert_array_equal(unseen.moved_many(means, shares, factors, scores), each)
+
+
 def test_a_prior_is_forecast_before_anything_is_known() -> None:
     live = Live(prior=0.02, unseen="fair")
     assert live.preview(SOME[:1]).mean[0] == 0.02

@@ -281,22 +281,19 @@ class Forecaster(Player):
         """Number of labels that had been learned when λ last changed; 0 if it never has since the first."""
         return int(self._state.knobs[STEP]) if self._learner == "ridge" else 0
 
-    @locked
     def play(self, X: Array, y: Array, events: Keys, tickets: Array, weights: Array | None = None) -> None:
         """Issue the rows whose tickets are blank and learn those that have a label, in order, filling in `tickets`.
 
-        For callers that keep tickets in arrays of their own; nothing is checked. With weights, which count each
-        label that many times, use `weighted_certificate`.
+        For callers that keep tickets in arrays of their own and let one thread at a time call; nothing is checked. With
+        weights, which count each label that many times, use `weighted_certificate`.
         """
         options = None if weights is None else RunOptions(weights=weights)
         self._advance(X, y, events, tickets, self._blank_mixes(len(X)), options)
 
-    @locked
     def play_one(self, x: Array, y: Array, event: Keys, ticket: Array) -> None:
-        """Play one row, when hedging; see `DirectCall` for what the arrays must be."""
-        while not entry(self._scratch, False).call(
-            self._state, self._scratch, x, y, event, ticket, NO_MIX, 0, None, None
-        ):
+        """Play one row, when hedging, as `play`; see `DirectCall` for what the arrays must be."""
+        call = entry(self._scratch, False).call
+        while not call(self._state, self._scratch, x, y, event, ticket, NO_MIX, 0, None, None):
             self._make_room()
 
     def distribution(self, forecast: Forecast) -> tuple[Array, Array]:

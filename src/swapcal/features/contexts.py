@@ -1,6 +1,6 @@
 """`Contexts`: raw records to x with x_1 = ½ and ‖x‖ ≤ 1, learned from the stream, or frozen."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -231,16 +231,15 @@ class Contexts(Writable):
         if encoded is not None:
             return encoded
         self._require_in_each(records)
-        pieces = [
-            self._encode_piece(*columns_of(piece, self._ignored), learn) for piece in self._pieces(records, learn)
-        ]
+        pieces = [self._encode_piece(given, n, learn) for given, n in self._pieces(records, learn)]
         return pieces[0] if len(pieces) == 1 else _joined(pieces)
 
     @locked
     def encode_alone(self, record: Mapping[str, Any]) -> Encoded | None:
         """Encode one ordinary record and learn from it: as `encode`, faster, and without a mark.
 
-        The row is valid until the next call. Returns None, and learns nothing, if the record needs `encode`.
+        The row is valid until the next call, so the contexts of a `Live` are not for others to call this: it keeps the
+        row of its last forecast there. Returns None, and learns nothing, if the record needs `encode`.
         """
         if (
             type(record) is not dict
@@ -288,18 +287,27 @@ class Contexts(Writable):
             self._plan = plan_for(self._columns, self._ignored, self._declared)
         return self._plan
 
-    def _pieces(self, records: Any, learn: bool) -> list[Any]:
-        """Cut a list of mappings where a new column appears: earlier rows must not see it."""
+    def _pieces(self, records: Any, learn: bool) -> Iterator[tuple[dict[str, Values], int]]:
+        """Yield columns and numbers of rows of a list of mappings, cut where a new column appears.
+
+        Earlier rows must not see it.
+        """
+        whole = columns_of(records, self._ignored)
         if not isinstance(records, list | tuple) or len(records) < 2:
-            return [records]
-        self._checked(*columns_of(records, self._ignored), learn)  # no piece is learned from if another raises
+            yield whole
+            return
+        self._checked(*whole, learn)  # no piece is learned from if another raises
         known, cuts = set(self._columns), [0]
         for row, record in enumerate(records):
             if not known.issuperset(record):
                 known.update(record)
                 cuts.append(row)
         cuts = sorted(set(cuts))
-        return [records[a:b] for a, b in zip(cuts, [*cuts[1:], len(records)], strict=True)]
+        if len(cuts) == 1:
+            yield whole
+            return
+        for a, b in zip(cuts, [*cuts[1:], len(records)], strict=True):
+            yield columns_of(records[a:b], self._ignored)
 
     def _encode_piece(self, given: dict[str, Values], n: int, learn: bool) -> Encoded:
         columns, checked = self._checked(given, n, learn)

@@ -54,41 +54,62 @@ def plan_for(columns: Mapping[str, Column], ignored: Set[str], declared: Set[str
 
 def ordinary_rows(records: Sequence[Any], plan: RecordPlan) -> Parts | None:
     """Return (numbers, symbols, places) of shape (n, K), or None if anything in the records is new or unusual."""
-    numbers: list[float] = []
-    symbols: list[int] = []
-    places: list[int] = []
-    columns, names, declared = plan
-    if not columns:
+    if not plan.columns:
         return None
-    for record in records:
-        if not isinstance(record, dict) or not declared <= record.keys() <= names:
+    given = _columns_given(records, plan)
+    if given is None:
+        return None
+    shape = (len(records), len(plan.columns))
+    numbers, symbols, places = np.full(shape, NAN), np.empty(shape, np.uint64), np.empty(shape, np.int64)
+    for j, (look, values) in enumerate(zip(plan.columns, given, strict=True)):
+        _, kind, _, keys, at = look
+        if kind not in (CATEGORICAL, UNDECIDED) and _all_within(values, *_limits(kind)):
+            if at[SHARED] == UNSEEN:
+                return None
+            numbers[:, j], symbols[:, j], places[:, j] = values, keys[SHARED], at[SHARED]
+            continue
+        codes = _codes_of(look, values)
+        if codes is None or any(at[code] == UNSEEN for code in {*codes}):
             return None
-        for name, kind, codes, keys, at in columns:
-            value = record.get(name)
-            number = NAN
-            if value is None:
-                code = MISSING
-            elif kind == CATEGORICAL:
-                code = codes.get(value, UNKNOWN) if type(value) is str else UNKNOWN
-            elif kind == UNDECIDED or type(value) not in NUMBER_TYPES:
-                return None
-            elif value != value:
-                code = MISSING
-            elif -LARGEST <= value <= LARGEST and (kind != PROBABILITY or 0.0 <= value <= 1.0):
-                code, number = SHARED, value
-            else:
-                return None
-            if code == UNKNOWN or at[code] == UNSEEN:
-                return None
-            numbers.append(number)
-            symbols.append(keys[code])
-            places.append(at[code])
-    shape = (len(records), len(columns))
-    return (
-        np.array(numbers, np.float64).reshape(shape),
-        np.array(symbols, np.uint64).reshape(shape),
-        np.array(places, np.int64).reshape(shape),
-    )
+        if kind != CATEGORICAL:
+            numbers[:, j] = [value if code == SHARED else NAN for code, value in zip(codes, values, strict=True)]
+        symbols[:, j], places[:, j] = [keys[code] for code in codes], [at[code] for code in codes]
+    return numbers, symbols, places
+
+
+def _columns_given(records: Sequence[Any], plan: RecordPlan) -> Sequence[Sequence[Any]] | None:
+    """Return the values of each column; None if a record is no dict, lacks a declared column or has a new one."""
+    columns, names, declared = plan
+    wanted = [name for name, *_ in columns]
+    if {*map(type, records)} == {dict} and {*map(len, records)} == {len(wanted)} and declared <= {*wanted}:
+        try:  # a record of so many columns that has all of these has no other; one name more makes `itemgetter` a tuple
+            return [*zip(*map(itemgetter(*wanted, wanted[0]), records), strict=True)][:-1]
+        except KeyError:
+            pass
+    if not all(isinstance(record, dict) and declared <= record.keys() <= names for record in records):
+        return None
+    return [[record.get(name) for record in records] for name in wanted]
+
+
+def _codes_of(look: Look, values: Sequence[Any]) -> list[int] | None:
+    """Return the codes of a column's values; None if one is new or unusual."""
+    _, kind, codes, _, _ = look
+    types = {*map(type, values)} - {type(None)}
+    if kind == CATEGORICAL:
+        if not types <= {str}:
+            return None
+        found = [MISSING if value is None else codes.get(value, UNKNOWN) for value in values]
+        return None if UNKNOWN in found else found
+    if not types <= (set() if kind == UNDECIDED else NUMBER_TYPES):
+        return None
+    present = [value for value in values if value is not None and value == value]
+    if present and not _all_within(present, *_limits(kind)):
+        return None
+    return [MISSING if value is None or value != value else SHARED for value in values]
+
+
+def _limits(kind: int) -> tuple[float, float]:
+    return (0.0, 1.0) if kind == PROBABILITY else (-LARGEST, LARGEST)
 
 
 # `RecordReader`: records one at a time, in reused arrays.
@@ -204,7 +225,7 @@ class RecordReader:
             values: Sequence[Any] = self._get(record)
         except KeyError:
             values = self._get_any(record)
-        if not self._complete or not _all_present(values):
+        if not self._complete or not _all_within(values, -LARGEST, LARGEST):
             numbers = self._with_gaps(values)
             if numbers is None:
                 return False
@@ -238,12 +259,12 @@ class RecordReader:
         return numbers
 
 
-def _all_present(values: Sequence[Any]) -> bool:
-    """Return whether all values are finite numbers within the limit.
+def _all_within(values: Sequence[Any], least: float, most: float) -> bool:
+    """Return whether all values are numbers between two limits.
 
     min and max miss a NaN unless it comes first; the sum does not.
     """
-    if not {*map(type, values)} <= NUMBER_TYPES or not (min(values) >= -LARGEST and max(values) <= LARGEST):
+    if not {*map(type, values)} <= NUMBER_TYPES or not (min(values) >= least and max(values) <= most):
         return False
     total = sum(values)
     return bool(total == total)

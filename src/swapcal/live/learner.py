@@ -1,7 +1,6 @@
 """`Learner`: contexts, experts, models and engine as one learner of encoded rows."""
 
 import itertools
-from bisect import bisect
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -24,7 +23,7 @@ from swapcal.kernels.experts import View, put_scores
 from swapcal.kernels.jit import DirectCall
 from swapcal.kernels.state import ROUNDING, T_MEAN, T_P, T_SLOT_LOW, TICKET
 from swapcal.live.experts import FULL, NEAREST, ONCE, ExpertModel, Experts, Row, Rows, expert_names
-from swapcal.live.unseen import FAIR, Unseen, coin, neighbouring_level
+from swapcal.live.unseen import FAIR, Unseen, coin, coins, neighbouring_level
 
 Allowances = Mapping[int, tuple[float, float]]
 """of some rows, the share of outcomes not seen and the factor of their odds"""
@@ -96,8 +95,8 @@ class Learner:
     ) -> None:
         """Go through events in order: row order[k] is forecast where labels[k] is NaN, and learned elsewhere.
 
-        A row that is forecast here may be learned here only as the next event, and not if its forecast allows for
-        outcomes not seen. Labels count weights[k] times.
+        A row that is forecast here may be learned here as the next event only if its forecast does not allow for
+        outcomes not seen, and as a later one only where `learns_later`. Labels count weights[k] times.
         """
         if type(rows) is Row:
             self._step_one(rows, labels, weights)
@@ -109,6 +108,9 @@ class Learner:
                     self._look()
         else:
             self._step_many(rows, order, labels, weights, allowances)
+
+    learns_later = True
+    """Whether `step` may learn a row some events after its forecast."""
 
     @property
     def is_firm(self) -> bool:
@@ -156,17 +158,19 @@ class Learner:
         issuing: Flags,
     ) -> None:
         """Let the engine issue and learn, after the experts."""
-        in_order = bool(issuing.all()) and np.array_equal(order, np.arange(len(rows)))
-        fresh: Integers | slice = slice(None) if in_order else order[issuing]
-        x = rows.x[fresh]
-        put_scores(rows.judged[fresh], self.contexts.reserved_weights, x)
-        if not in_order:  # else x is no copy
-            rows.x[fresh] = x
-        rows.ticket[fresh, T_SLOT_LOW] = -1.0
-        rows.ticket[fresh, T_MEAN] = self._allowed(rows.scores[fresh])
+        in_order = np.array_equal(order, np.arange(len(rows)))
+        fresh: Integers | slice = slice(None) if in_order and issuing.all() else order[issuing]
+        if issuing.any():
+            x = rows.x[fresh]
+            put_scores(rows.judged[fresh], self.contexts.reserved_weights, x)
+            if not isinstance(fresh, slice):  # else x is no copy
+                rows.x[fresh] = x
+            rows.ticket[fresh, T_SLOT_LOW] = -1.0
+            rows.ticket[fresh, T_MEAN] = self._allowed(rows.scores[fresh])
         needed = np.minimum(np.maximum.accumulate(np.where(issuing, rows.dims[order], 0)), self.reach)
-        moved = self._moved(rows, order[issuing], np.flatnonzero(issuing), y, allowances)
-        for a, b in equal_stretches(needed, [*moved]):
+        moved, others = self._moved(rows, order[issuing], np.flatnonzero(issuing), y, allowances)
+        again = [] if in_order else _learned_again(order, issuing, len(rows))
+        for a, b in equal_stretches(needed, [*moved, *again]):
             engine, part = self._sized(int(needed[a])), slice(a, b) if in_order else order[a:b]
             tickets = rows.ticket[part]
             engine.play(_padded(rows.x, part, engine.dim), y[a:b], rows.draws[part], tickets, _part(counts, a, b))
@@ -174,22 +178,40 @@ class Learner:
                 rows.ticket[part] = tickets
             for row, draw in moved.get(b, ()):
                 self._allow(rows, row, *allowances[row], draw)
+            if others is not None and (b == len(y) or b in again):
+                others = self._move(rows, b, *others)
+
+    def _move(
+        self, rows: Rows, end: int, at: Integers, events: Integers, shares: Array, factors: Array
+    ) -> tuple[Integers, Integers, Array, Array]:
+        """Let the means of the rows forecast before an event allow for outcomes not seen; return the other rows."""
+        n = int(np.searchsorted(events, end))
+        some, scores = at[:n], rows.scores[at[:n]]
+        rows.ticket[some, T_MEAN] = self.unseen.moved_many(rows.ticket[some, T_MEAN], shares[:n], factors[:n], scores)
+        return at[n:], events[n:], shares[n:], factors[n:]
 
     def _moved(
         self, rows: Rows, fresh: Integers, events: Integers, y: Array, allowances: Allowances
-    ) -> "dict[int, list[tuple[int, float]]]":
-        """Return the rows with an allowance and their coins, by the number of events after which it is made.
+    ) -> "tuple[dict[int, list[tuple[int, float]]], tuple[Integers, Integers, Array, Array] | None]":
+        """Return the rows whose level is drawn around the prior, and the others with an allowance.
 
-        A label may split a level: the level around the prior is drawn before the next label is learned.
+        The former come with their coins, by the number of events after which it is drawn: a label may split a level,
+        so it is drawn before the next label is learned. The latter come with the numbers of their events, shares and
+        factors.
         """
+        if not allowances:
+            return {}, None
+        chosen = [k for k, row in enumerate(fresh.tolist()) if row in allowances]
+        at, events = fresh[chosen], events[chosen]
+        shares, factors = np.array([allowances[row] for row in at.tolist()]).reshape(-1, 2).T
+        draws = np.array(coins(self._engine["seed"], rows.draws[at].tolist()))
+        drawn = draws < shares
         moved: dict[int, list[tuple[int, float]]] = {}
-        labelled = np.append(np.flatnonzero(~np.isnan(y)), len(y)).tolist() if allowances else []
-        for row, event in zip(fresh.tolist(), events.tolist(), strict=True) if allowances else ():
-            if row in allowances:
-                draw = self._coin(rows, row)
-                end = labelled[bisect(labelled, event)] if draw < allowances[row][0] else len(y)
-                moved.setdefault(end, []).append((row, draw))
-        return moved
+        labelled = np.append(np.flatnonzero(~np.isnan(y)), len(y))
+        ends = labelled[np.searchsorted(labelled, events[drawn], side="right")]
+        for end, row, draw in zip(ends.tolist(), at[drawn].tolist(), draws[drawn].tolist(), strict=True):
+            moved.setdefault(end, []).append((row, draw))
+        return moved, (at[~drawn], events[~drawn], shares[~drawn], factors[~drawn])
 
     def _allowed(self, scores: Array) -> Array:
         """Return how near to 0 and 1 each row's forecast may be, however few labels are known.
@@ -202,10 +224,10 @@ class Learner:
 
     def _step_one(self, row: Row, label: Array, weight: Array) -> None:
         """Step through one event of one row, faster than `_step_many`."""
-        x, dim, engine = row.x, int(row.dims[0]), self.forecaster
+        x, dim, engine, y = row.x, row.dims.item(), self.forecaster, label.item()
         self.experts.step_one(row, dim, label, weight)
-        dim = min(dim, self.reach)
-        if label[0] != label[0]:
+        if y != y:
+            dim = min(dim, self.reach)
             put_scores_of_one.call(row.judged, self.contexts.reserved_weights, x)
             row.ticket[0, T_SLOT_LOW] = -1.0
             row.ticket[0, T_MEAN] = self._allowed(row.scores)[0] if row.scores.shape[1] else self.experts.nearest
@@ -218,7 +240,7 @@ class Learner:
             engine.play_one(x, label, row.draws, row.ticket)
         else:
             engine.play(x, label, row.draws, row.ticket, weight)
-        if self.experts.scores and label[0] == label[0]:
+        if self.experts.scores and y == y:
             self._look()
 
     def allow(self, rows: Rows, row: int, share: float, factor: float) -> None:
@@ -355,6 +377,7 @@ class SparseLearner(Learner):
     forecaster: SparseForecaster | None  # type: ignore[assignment]
     is_firm = False
     """Exponential weights have no penalty to choose."""
+    learns_later = False
 
     def __init__(
         self,
@@ -485,6 +508,17 @@ def _engine_events(order: Integers, labels: Array, weights: Array) -> tuple[Inte
     counts = np.broadcast_to(weights, len(labels)).copy()
     counts[at_once] = counts[at_once + 1]
     return order[kept], y[kept], counts[kept], issuing[kept]
+
+
+def _learned_again(order: Integers, issuing: Flags, rows: int) -> list[int]:
+    """Return the events before which the engine's tickets must be read again: of rows forecast since the last one."""
+    forecast = np.full(rows, -1)
+    forecast[order[issuing]] = np.flatnonzero(issuing)
+    since, cuts = np.where(issuing, -1, forecast[order]), [0]
+    for event in np.flatnonzero(since >= 0).tolist():
+        if since[event] >= cuts[-1]:
+            cuts.append(event)
+    return cuts[1:]
 
 
 def _part(counts: Array | None, a: int, b: int) -> Array | None:

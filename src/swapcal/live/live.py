@@ -462,7 +462,7 @@ class Live:
         event_times = read_event_times(self._open_forecasts, alone(time), None, alone(matures), 1)
         watched_rows = self._watched([record])
         watched = None if watched_rows is None else watched_rows[0]
-        row = learner.row(record, name)
+        row = scheduler.encoded(record, name)
         return scheduler.forecast_one(row, name, mark, event_times, record if learner.models else None, watched)
 
     @locked
@@ -534,10 +534,14 @@ class Live:
         firsts: dict[Id, tuple[int, int]] = {}
         answers: list[int] = []
         marks: list[int] = []
+        is_new = len({*names}) == len(names) and not self._open_forecasts.knows_any(names)
         try:
             for row, (name, record) in enumerate(zip(names, records, strict=True)):
                 mark = fingerprint(record)
                 marks.append(mark)
+                if is_new:
+                    answers.append(row)
+                    continue
                 first, known = firsts.setdefault(name, (row, mark))
                 if known != mark:
                     raise taken(name)
@@ -729,9 +733,15 @@ class Live:
         n = len(names)
         labels = each_label(y, n, self._span)
         weights = self._weights(weight, labels)
-        events = [*zip(names, labels, read_arrivals(self._open_forecasts, time, n), strict=True)]
-        slots = self._open_forecasts.find_all(events)
         counts = [1.0] * n if weights is None else weights.tolist()
+        arrivals = read_arrivals(self._open_forecasts, time, n)
+        times = None if time is None else arrivals
+        simple = None if self._learner.models else self._open_forecasts.simple_slots(names, times)
+        if simple is not None:
+            self._scheduler.learn_many(simple, labels, counts, times)
+            return [LEARNED] * n
+        events = [*zip(names, labels, arrivals, strict=True)]
+        slots = self._open_forecasts.find_all(events)
         outcomes = [self._deliver(slot, *event, w) for slot, event, w in zip(slots, events, counts, strict=True)]
         self._scheduler.flush()
         return outcomes

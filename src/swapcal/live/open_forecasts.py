@@ -3,6 +3,7 @@
 import copy
 import heapq
 import math
+import sys
 from array import array
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
@@ -12,7 +13,7 @@ import numpy as np
 
 from swapcal._validate import UNIT, Span, event_key, in_row
 from swapcal.archive import ArchiveError, State
-from swapcal.arrays import Integers
+from swapcal.arrays import AnyArray, Integers
 from swapcal.live.status import Status
 from swapcal.live.unseen import ArrivalOrder, OutcomeDelays
 from swapcal.live.validation import (
@@ -56,6 +57,13 @@ class IssueQueue:
         if len(self._slots) > 2 * still_open + SLACK:
             self._drop_closed(issued)
 
+    def extend(self, slots: Sequence[int], number: int, still_open: int, issued: "array[int]") -> None:
+        """Add several forecasts, the first of which has this number."""
+        self._issued.extend([each & LOW for each in range(number, number + len(slots))])
+        self._slots.extend(slots)
+        if len(self._slots) > 2 * still_open + SLACK:
+            self._drop_closed(issued)
+
     def _drop_closed(self, issued: "array[int]") -> None:
         numbers, slots = (np.frombuffer(each, np.uint32)[self._head :] for each in (self._issued, self._slots))
         now = np.frombuffer(issued, np.int64)[slots]
@@ -89,6 +97,8 @@ WHOLE = {"issued": "q", "since": "q", "arrived": "b", "fingerprint": "Q"}
 SAVED = {"arrived": np.int64}  # types in files, where they differ
 REAL = ("time", "matures", "due", "y", "weight")
 COLUMNS = (*WHOLE, *REAL)
+TYPES = {**{name: np.dtype(code) for name, code in WHOLE.items()}, **dict.fromkeys(REAL, np.dtype("d"))}
+BLANK = (("arrived", 0), *dict.fromkeys(("time", "matures", "due", "y"), math.nan).items(), ("weight", 1.0))
 COUNTS = ("forecasts", "labels", "expiries", "delay", "wait", "waits")
 SILENCE_COUNTS = ("silences", "corrections", "ones", "weighted")
 ARRIVED, SILENT = 1, 2
@@ -218,6 +228,10 @@ class OpenForecasts:
         """Return whether an id is in use, among those that are kept."""
         return id in self.opened or id in self.labelled or id in self.expired
 
+    def knows_any(self, ids: Sequence[Id]) -> bool:
+        """Return whether one of several ids is in use."""
+        return not all(known.keys().isdisjoint(ids) for known in (self.opened, self.labelled, self.expired))
+
     def unused(self, name: str) -> str:
         """Return a name for a row without one, which is not in use."""
         while self.knows(name):
@@ -276,6 +290,47 @@ class OpenForecasts:
             self._start_aging(slot, issued)
         self.expire()
         return slot
+
+    def is_simple(self, more: int = 0, *, timed: bool = False) -> bool:
+        """Return whether so many forecasts without maturity can be opened, or labels learned, and nothing else is due.
+
+        With `timed` they have times.
+        """
+        most, expires, lifetime = self.limits
+        limited = expires is not None or lifetime is not None or len(self.opened) + more > most
+        waits = timed and (self.expects() or self._reports_ahead or self.maturity.burst is not None)
+        return not (limited or waits or self._ripening or self.patience is not None)
+
+    def admit_many(self, ids: Sequence[Id], marks: Sequence[int], times: Sequence[float] | None = None) -> list[int]:
+        """Add forecasts without maturities, as `admit` one by one where `is_simple`; return their slots."""
+        first = self.forecasts
+        slots = [self._free.pop() if self._free else self._new_slot() for _ in ids]
+        self.opened.update(zip(ids, slots, strict=True))
+        for id, slot, mark in zip(ids, slots, marks, strict=True):
+            self.ids[slot], self.fingerprint[slot] = id, mark
+        at = np.array(slots)
+        for name in ("issued", "since"):
+            self._column(name)[at] = np.arange(first, first + len(slots))
+        for name, value in BLANK:
+            self._column(name)[at] = value
+        if times is not None:
+            self._column("time")[at] = times
+            self.clock = times[-1]
+        self.forecasts += len(slots)
+        self._issue_queue.extend(slots, first, len(self.opened), self.issued)
+        return slots
+
+    def _column(self, name: str) -> AnyArray:
+        """Return a column as an array, to be dropped before there are more slots."""
+        return np.frombuffer(getattr(self, name), TYPES[name])
+
+    def steady(self) -> int:
+        """Return for how many more forecasts, with no label between them, `unseen_share` stays as it is."""
+        labels, forecasts = self._unseen_until
+        if not self.labels:
+            return sys.maxsize
+        is_kept = self.labels < labels and (self.opened or self.expiries)
+        return max(forecasts - self.forecasts, 1) if is_kept else 1
 
     def _new_slot(self) -> int:
         self.ids.append("")
@@ -390,6 +445,46 @@ class OpenForecasts:
         self._vacate(slot)
         while len(self.expired) > REMEMBERED:
             self.expired.popitem(last=False)
+
+    def simple_slots(self, ids: Sequence[Id], times: Sequence[float] | None) -> list[int] | None:
+        """Return the slots of forecasts whose labels can be learned now; None if any needs `find` and `deliver`."""
+        simple = self.is_simple(timed=times is not None)
+        if not ids or not simple or self.silent or self.maturity.silence is not None:
+            return None
+        slots = [slot for slot in map(self.opened.get, ids) if slot is not None]
+        if len(slots) < len(ids) or len({*slots}) < len(ids):
+            return None
+        at = np.array(slots)
+        early = times is not None and bool((np.array(times) < self._column("time")[at]).any())
+        held = early or self._column("arrived")[at].any() or not np.isnan(self._column("matures")[at]).all()
+        return None if held else slots
+
+    def close_many(
+        self, slots: Sequence[int], y: Sequence[float], weights: Sequence[float], times: Sequence[float] | None
+    ) -> None:
+        """Learn labels of `simple_slots`, as `deliver` and `close` one by one."""
+        issued, ids = [self.issued[slot] for slot in slots], [self.ids[slot] for slot in slots]
+        last = self.forecasts - 1
+        delays = [last - number for number in issued]
+        self.labels += len(slots)
+        self.weighted += len(slots) - weights.count(1.0)
+        for each in y:  # in order: sums of other orders differ in their last bits
+            self.ones += each
+        self.delay += sum(delays)
+        for number, delay, each in zip(issued, delays, y, strict=True):
+            self.delays.add(delay)
+            self.arrival_order.learn(number, delay, each)
+        for slot, due in zip(slots, times or (), strict=times is not None):
+            made = self.time[slot]
+            if due == due and made == made:
+                self.wait += due - made
+                self.waits += 1
+        self.labelled.update(zip(ids, y, strict=True))
+        self._forget()
+        for id in ids:
+            del self.opened[id]
+        self._column("issued")[np.array(slots)] = FREE
+        self._vacated += slots
 
     def _vacate(self, slot: int) -> None:
         del self.opened[self.ids[slot]]

@@ -47,21 +47,37 @@ class OpenRows(Writable):
         """room for one row, and the arrays to unpack it into"""
         self._issued: tuple[Row, tuple[Any, ...], tuple[Keys, Keys, Keys]] | None = None
         """the single row that was put last, its arrays in the order of packing, and room for delta encoding"""
+        self._held: tuple[Row, int, int] | None = None
+        """the single row that was put last, its slot and the number of slots, if it is not packed yet"""
 
     def __getstate__(self) -> dict[str, Any]:
         """Return all but the rooms for one row: a copy's arrays would no longer be views of each other."""
+        self.settle()
         return self.__dict__ | {"_one": None, "_issued": None}
 
     @property
     def nbytes(self) -> int:
         """Bytes per slot, of the widest block."""
+        self.settle()
         return max((block.strides[0] for block in self._blocks), default=0)
 
     def put_one(self, row: Rows, slot: int, size: int) -> None:
-        """Keep a single row in a slot; there are `size` slots in all."""
-        if type(row) is not Row:
+        """Keep a single row in a slot; there are `size` slots in all.
+
+        A `Row` is packed by `settle`, which must be called before its arrays are used again: mostly its label comes
+        first, and it need not be packed at all.
+        """
+        self.settle()
+        if type(row) is Row:
+            self._held = row, slot, size
+        else:
             self.put(row, FIRST, np.array([slot]), size)
+
+    def settle(self) -> None:
+        """Pack the single row that was put last, unless it was taken out."""
+        if self._held is None:
             return
+        (row, slot, size), self._held = self._held, None
         if self._issued is None or self._issued[0] is not row:
             bits = _bits(row)
             self._make_work(row)
@@ -74,6 +90,7 @@ class OpenRows(Writable):
 
     def put(self, rows: Rows, chosen: Integers, slots: Integers, size: int) -> None:
         """Keep the chosen rows in slots; there are `size` slots in all."""
+        self.settle()
         self._make_slots(size)
         rows = _with_groups(rows)
         self._make_work(rows)
@@ -124,8 +141,17 @@ class OpenRows(Writable):
         if len(self._work) < longest(numbers, rows.keys.shape[1]):
             self._work = np.zeros(longest(numbers, rows.keys.shape[1]), np.uint16)
 
+    def take_one(self, slot: int) -> Rows:
+        """Return a stored row that is not needed again; it is valid until the next call."""
+        held, contexts = self._held, self.learner.contexts
+        if held is not None and held[1] == slot and held[0].x.shape[1] == contexts.dim:
+            self._held = None
+            return held[0]
+        return self.get_one(slot)
+
     def get_one(self, slot: int) -> Rows:
         """Return a stored row; it is valid until the next call."""
+        self.settle()
         if self.learner.contexts.hashed:
             return self.get(np.array([slot]))
         row, bits = self._room_for_one()
@@ -143,6 +169,7 @@ class OpenRows(Writable):
 
     def fill(self, rows: Rows, slots: Integers) -> None:
         """Write the rows in slots over the first of some rows."""
+        self.settle()
         blocks = list(_by_block(slots))
         if len(blocks) == 1:
             self._fill(rows.cut(0, len(slots)), *blocks[0], slots)
@@ -188,6 +215,7 @@ class OpenRows(Writable):
 
     def frozen(self) -> "OpenRows":
         """Return a copy of these rows, to be unpacked while their slots are used again: only bytes are copied."""
+        self.settle()
         still = OpenRows(self.learner)
         still._blocks, still._slots = [block.copy() for block in self._blocks], self._slots
         still._known = copy.deepcopy(self._known)

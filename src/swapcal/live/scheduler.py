@@ -297,7 +297,7 @@ class Scheduler(Writable):
             self.flush()
             return
         self._label[0] = self.open_forecasts.close(slot)
-        row = self.row(slot)
+        row = self.open_rows.take_one(slot)
         weights = ONCE if weight == 1.0 else np.array([weight])
         self.learner.step(row, FIRST, self._label, weights)
         self.score_history.add_one(float(row.ticket[0, T_MEAN]), y)
@@ -314,6 +314,9 @@ class Scheduler(Writable):
             self.open_forecasts.calendar = batch.event_times.calendar
         if between is not None:
             self._step_through(batch, between)
+            return
+        if self._is_simple(batch):
+            self._open_many(batch)
             return
         for a, b, at_once in self._stretches(batch):
             part = batch.cut(a, b)
@@ -344,6 +347,54 @@ class Scheduler(Writable):
         open_forecasts = self.open_forecasts
         everything = not (open_forecasts.opened or open_forecasts.expiries)
         return everything or (open_forecasts.labels > 0 and self._factor() == 1.0)
+
+    def _is_simple(self, batch: EventBatch) -> bool:
+        """Return whether the rows of a batch are only to be opened, without a maturity, a label or a model."""
+        time, due, matures, _ = batch.event_times
+        others = [batch.records, batch.weight, due, matures]
+        if batch.names is None or any(each is not None for each in others) or not np.isnan(batch.y).all():
+            return False
+        return self.open_forecasts.is_simple(len(batch.y), timed=time is not None)
+
+    def _open_many(self, batch: EventBatch) -> None:
+        """Forecast rows without labels, as `_step_through`: their share of outcomes not seen changes now and then."""
+        n, names, may_allow = len(batch.y), batch.names or [], self._factor() != 1.0
+        marks = [0] * n if batch.marks is None else batch.marks
+        times = None if batch.event_times.time is None else batch.event_times.time.tolist()
+        self._batch, self._first, a = batch.rows, 0, 0
+        while a < n:
+            allowed = self.allowance(keep=True)
+            b = min(n, a + WINDOW - len(self._order), a + (self.open_forecasts.steady() if may_allow else n))
+            slots = self.open_forecasts.admit_many(names[a:b], marks[a:b], None if times is None else times[a:b])
+            if batch.watched is not None and self.monitor_feed is not None:
+                self.monitor_feed.opened.update(zip(slots, batch.watched[a:b], strict=True))
+            self._fresh.update(zip(slots, range(len(self._order), len(self._order) + len(slots)), strict=True))
+            self._order += slots
+            self._labels += [math.nan] * len(slots)
+            self._weights += [1.0] * len(slots)
+            if allowed is not NOTHING:
+                self._moves.update(dict.fromkeys(slots, allowed))
+            if len(self._order) >= WINDOW:
+                self.flush()
+            a = b
+        self.flush()
+        self._batch = None
+
+    def learn_many(
+        self, slots: Sequence[int], y: Sequence[float], weights: Sequence[float], times: Sequence[float] | None
+    ) -> None:
+        """Learn labels of `OpenForecasts.simple_slots`, as `deliver` and `flush`; without models."""
+        if not self.open_forecasts.labels:
+            self._expect_late(self.open_forecasts.forecasts - self.open_forecasts.issued[slots[0]] - 1)
+        for a in range(0, len(slots), WINDOW):
+            some = slice(a, a + WINDOW)
+            came = None if times is None else times[some]
+            self.open_forecasts.close_many(slots[some], y[some], weights[some], came)
+            self._order += slots[some]
+            self._labels += y[some]
+            self._weights += weights[some]
+            self._late.update(zip(self._order, range(len(self._order)), strict=True))
+            self.flush()
 
     def _step_through(self, batch: EventBatch, between: "Callable[[int], None] | None" = None) -> None:
         """Give each row a slot; its label may come at any time."""
@@ -412,10 +463,13 @@ class Scheduler(Writable):
 
     def allowance(self, *, keep: bool = False) -> tuple[float, float]:
         """Return the share of outcomes that the next forecast allows for unseen, and the factor of their odds."""
+        open_forecasts = self.open_forecasts
+        if open_forecasts.labels and not open_forecasts.opened and not open_forecasts.expiries:
+            return NOTHING  # the usual case where labels come at once
         factor = self._factor()
         if factor == 1.0:
             return NOTHING
-        share = self.open_forecasts.unseen_share(keep=keep)
+        share = open_forecasts.unseen_share(keep=keep)
         return (share, factor) if share > 0.0 else NOTHING
 
     def _factor(self) -> float:
@@ -470,7 +524,8 @@ class Scheduler(Writable):
         if self.open_forecasts.labels == 0:
             self._expect_late(self.open_forecasts.forecasts - self.open_forecasts.issued[slot] - 1)
         fresh = slot in self._fresh
-        if fresh and (self._order[-1] != slot or slot in self._moves):
+        is_next = self._order[-1:] == [slot]
+        if fresh and (slot in self._moves if is_next else not self.learner.learns_later):
             self.flush()
             fresh = False
         y = self.open_forecasts.close(slot)
@@ -497,6 +552,11 @@ class Scheduler(Writable):
             row = self.row(slot)
             self.learner.teach(record, row.keys[0], row.values[0], y)
 
+    def encoded(self, record: Mapping[str, Any], name: Id) -> Rows:
+        """Return one record encoded, to be forecast; it is valid until the next call."""
+        self.open_rows.settle()
+        return self.learner.row(record, name)
+
     def row(self, slot: int) -> Rows:
         """Return the row of an open forecast; it is valid until the next call."""
         return self.open_rows.get_one(slot)
@@ -519,7 +579,7 @@ class Scheduler(Writable):
         """Return the rows of the events collected: those kept, then those of the batch."""
         fresh, late = len(self._fresh), len(self._late)
         if not fresh:
-            return self.row(self._order[0]) if late == 1 else self.open_rows.get(np.array([*self._late]))
+            return self.open_rows.take_one(self._order[0]) if late == 1 else self.open_rows.get(np.array([*self._late]))
         batch = self._next_rows(fresh)
         if not late:
             return batch
@@ -580,11 +640,11 @@ class Scheduler(Writable):
         self._first += len(batch)
         if late:
             batch.overwrite(rows.cut(late, len(rows)), ("x", "judged", "ticket"))
-        issued = self.open_forecasts.issued
-        held = [(late + k, slot) for slot, k in self._fresh.items() if issued[slot] != FREE]
-        if held:
-            chosen, slots = np.array(held).T.copy()
-            self.open_rows.put(rows, chosen, slots, self.open_forecasts.slots)
+        slots = np.array([*self._fresh])
+        is_open = np.frombuffer(self.open_forecasts.issued, np.int64)[slots] != FREE
+        if is_open.any():
+            chosen = late + np.flatnonzero(is_open)
+            self.open_rows.put(rows, chosen, slots[is_open], self.open_forecasts.slots)
 
     def to_state(self, open_rows: OpenRows, slots: Sequence[int]) -> State:
         """Return the rows kept for the open forecasts in these slots."""

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from swapcal._validate import UNIT, Span, event_key
+from swapcal._validate import EMPTY_KEY, UNIT, Span, digest_of, event_key
 from swapcal.archive import ArchiveError
 from swapcal.arrays import AnyArray, Array, Integers
 from swapcal.tables.values import NUMBERS
@@ -26,6 +26,9 @@ def delay_class(delay: int) -> int:
     """
     shift = max(delay.bit_length() - FINE - 1, 0)
     return (shift << FINE) + (delay >> shift)
+
+
+OWN = 2 << FINE  # delays below have classes of their own
 
 
 class OutcomeDelays:
@@ -49,7 +52,7 @@ class OutcomeDelays:
 
     def add(self, delay: int, outcomes: int = 1) -> None:
         """Count outcomes that were learned after a delay."""
-        k = self._room(delay)
+        k = delay if delay < OWN and delay < len(self.seen) else self._room(delay)
         self.seen[k] += outcomes
         if delay > self.longest[k]:
             self.longest[k] = delay
@@ -213,6 +216,16 @@ class Unseen(NamedTuple):
             other = 0.5 * (low + high) if belief is None else min(max(belief, low), high)
         return (1.0 - share) * mean + share * other, other
 
+    def moved_many(self, means: Array, shares: Array, factors: Array, scores: Array) -> Array:
+        """Return the forecasts of rows with these scores, as `moved` one by one."""
+        none = math.nan if self.prior is None else self.prior
+        beliefs = np.full(len(means), none) if self.score is None else scores[:, self.score]
+        with np.errstate(invalid="ignore"):  # of infinite factors
+            low, high = means / (means + (1.0 - means) * factors), means * factors / (means * factors + 1.0 - means)
+            within = np.where(np.isnan(beliefs), 0.5 * (low + high), np.minimum(np.maximum(beliefs, low), high))
+        others = np.where(factors == math.inf, np.where(np.isnan(beliefs), 0.5, beliefs), within)
+        return (1.0 - shares) * means + shares * others
+
 
 def read_unseen(unseen: Any, prior: Any, scores: Sequence[str], span: Span = UNIT) -> Unseen:
     """Return how to allow for unseen outcomes. Raises ValueError for an invalid argument."""
@@ -244,6 +257,19 @@ def coin(seed: int, event: int) -> float:
     True
     """
     return event_key(f"unseen {seed} {event}") * 2.0**-64
+
+
+def coins(seed: int, events: Sequence[int]) -> list[float]:
+    """Return `coin` of several events.
+
+    Examples
+    --------
+    >>> coins(0, [17, 18]) == [coin(0, 17), coin(0, 18)]
+    True
+    """
+    start = EMPTY_KEY.copy()
+    start.update(b"unseen %d " % seed)
+    return [(digest_of(b"%d" % event, start) or 1) * 2.0**-64 for event in events]
 
 
 def neighbouring_level(levels: Array, value: float, draw: float) -> float:

@@ -3,7 +3,9 @@
 import hashlib
 import json
 import marshal
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import narwhals as nw
@@ -230,6 +232,8 @@ def each_label(y: Any, n: int, span: Span = UNIT) -> list[float]:
     if isinstance(y, str | bytes | Mapping) or not isinstance(y, Iterable):
         raise TypeError(f"y: given {type(y).__name__}, expected a list of labels")
     labels: list[float] = []
+    if type(y) is np.ndarray and y.dtype == np.float64 and y.ndim == 1:
+        y = y.tolist()  # Python's own floats are read faster
     try:
         for value in unmasked(y):
             labels.append(_validate.label(value, span=span))
@@ -315,15 +319,25 @@ def _labelled(series: Any) -> dict[Any, Any]:
     return record
 
 
+@lru_cache(maxsize=256)
+def _sorter(names: tuple[str, ...]) -> Callable[[list[Any]], Iterable[Any]]:
+    """Return the function that puts a record's items in the order of their names, mostly those of the record before."""
+    order = sorted(range(len(names)), key=names.__getitem__)
+    return itemgetter(*order) if len(order) > 1 else list
+
+
+NO_RECORD = hashlib.blake2b(digest_size=6)
+
+
 def fingerprint(record: Mapping[str, Any]) -> int:
     """Return a hash of 48 bits that identifies a record."""
     if type(record) is not dict and not isinstance(record, Mapping):
         raise TypeError(f"record: given {type(record).__name__}, expected a mapping from names to values")
     try:
-        content = marshal.dumps(sorted(record.items()), PLAIN_FORMAT)  # names differ: values are never compared
+        content = marshal.dumps([*_sorter(tuple(record))([*record.items()])], PLAIN_FORMAT)
     except (TypeError, ValueError):
         content = repr(sorted((str(name), repr(value)) for name, value in record.items())).encode()
-    return int.from_bytes(hashlib.blake2b(content, digest_size=6).digest(), "little")
+    return _validate.digest_of(content, NO_RECORD)
 
 
 # How often a label counts.

@@ -221,14 +221,15 @@ class GroupIndex:
         for row, record in enumerate(records, 1):
             if not isinstance(record, Mapping):
                 raise TypeError(f"records: given {type(record).__name__} in row {row}, expected a mapping of values")
-        members = [None if self.learning else self._seen(record) for record in records]
+        wanted = self.wanted
+        members = [None if self.learning else self._seen(record, wanted) for record in records]
         if all(codes is not None for codes in members):
             return Placed(np.array(members, dtype=np.int64).reshape(rows, len(self.columns)), [])
         return self.place({name: [record.get(name) for record in records] for name in self.wanted}, rows)
 
-    def _seen(self, record: Mapping[str, Any]) -> list[int] | None:
+    def _seen(self, record: Mapping[str, Any], wanted: list[str]) -> list[int] | None:
         """Return a record's groups if all of them are known."""
-        names = {name: self._spell(name, record) for name in self.wanted}
+        names = {name: self._spell(name, record) for name in wanted}
         members = [
             self.seen[position].get(tuple(names[name] for name in column), -1)
             for position, column in enumerate(self.columns)
