@@ -1,5 +1,6 @@
 """The dashboard without a browser: pages, live figures, who may see them; and the webhook."""
 
+import asyncio
 import http.client
 import json
 import re
@@ -9,6 +10,7 @@ from contextlib import contextmanager
 from html.parser import HTMLParser
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -269,6 +271,58 @@ def test_silence_is_filled_with_heartbeats(service: Caller, monkeypatch: pytest.
     monkeypatch.setattr(feed, "HEARTBEAT", 0.05)
     told = events(service, "/forecasters/empty/live", 6)
     assert {"comment": "still here"} in told or {"": "still here"} in told
+
+
+class Still:
+    """A reporter with the same figures at each look, but for the first."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    async def look(self) -> feed.Seen:
+        self.looks += 1
+        return feed.Seen({"seq": min(self.looks, 2)}, 0.0)
+
+
+def test_heartbeats_come_between_looks_without_news(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "PAUSE", 0.01)
+    monkeypatch.setattr(feed, "HEARTBEAT", 0.2)
+
+    async def heard() -> list[Any]:
+        broadcast = feed.Broadcast(SimpleNamespace(leaving=False), Still(), str)
+        return [edition and edition.figures["seq"] async for edition, _ in _zip(broadcast.listen(), range(4))]
+
+    assert asyncio.run(asyncio.wait_for(heard(), 20.0)) == [1, 2, None, None]
+
+
+def test_news_reach_many_listeners_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "PAUSE", 0.05)
+    among: list[int] = []  # how many got the news between two turns of the loop
+
+    async def heard() -> None:
+        broadcast, count = feed.Broadcast(SimpleNamespace(leaving=False), Still(), str), [0]
+
+        async def listen() -> None:
+            async for edition in broadcast.listen():
+                if edition is not None and edition.figures["seq"] == 2:
+                    count[0] += 1
+                    return
+
+        listeners = [asyncio.create_task(listen()) for _ in range(100)]
+        while not all(listener.done() for listener in listeners):
+            before = count[0]
+            await asyncio.sleep(0)
+            among.append(count[0] - before)
+
+    asyncio.run(heard())
+    assert sum(among) == 100
+    assert max(among) <= feed.SOME
+
+
+async def _zip(editions: Any, numbers: range) -> Any:
+    for number in numbers:
+        yield await anext(editions), number
+    await editions.aclose()
 
 
 def test_many_listeners_are_one_question_to_the_learner(service: Caller, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -307,6 +307,8 @@ PAUSE, SHARE = 1.0, 20.0
 """Seconds between looks at least, and how many times longer than a look keeps the learning thread."""
 HEARTBEAT = 15.0
 """Seconds without news after which a listener gets a heartbeat."""
+SOME, BREATH = 8, 0.002
+"""Listeners that get news at once, and the seconds between these: requests are answered in between."""
 
 Renderer = Callable[[Figures], str]
 
@@ -355,7 +357,7 @@ class Broadcast:
         self._edition: Edition | None = None
         self._next = 0.0
         self._turn = asyncio.Lock()
-        self._news = asyncio.Event()
+        self._waiting: set[asyncio.Future[None]] = set()
         self._task: asyncio.Task[None] | None = None
         self.listeners = 0
 
@@ -377,24 +379,38 @@ class Broadcast:
             while not self._context.leaving:
                 if self._task is None or self._task.done():
                     self._task = asyncio.create_task(self._look_on())
-                news = self._news
                 if self._edition is not None and self._edition is not last:
                     last = self._edition
                     yield last
                     continue
+                news = asyncio.get_running_loop().create_future()
+                self._waiting.add(news)
                 try:
                     async with asyncio.timeout(HEARTBEAT):
-                        await news.wait()
+                        await news
                 except TimeoutError:
                     yield None
+                finally:
+                    self._waiting.discard(news)
         finally:
             self.listeners -= 1
 
     async def _look_on(self) -> None:
+        sent: Edition | None = None
         while self.listeners:
             if not self._context.leaving:
                 with contextlib.suppress(ApiError, StoreError):
                     await self.latest()
-            self._news.set()
-            self._news = asyncio.Event()
+            if self._edition is not sent or self._context.leaving:
+                sent = self._edition
+                await self._wake()
             await asyncio.sleep(min(PAUSE, max(0.05, self._next - time.monotonic())))
+
+    async def _wake(self) -> None:
+        """Let those who wait go on, a few at a time."""
+        waiting = [*self._waiting]
+        for start in range(0, len(waiting), SOME):
+            for news in waiting[start : start + SOME]:
+                if not news.done():
+                    news.set_result(None)
+            await asyncio.sleep(0.0 if self._context.leaving else BREATH)
