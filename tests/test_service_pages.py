@@ -11,7 +11,6 @@ from html.parser import HTMLParser
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import SimpleNamespace
-from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote, urlencode
 

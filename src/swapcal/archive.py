@@ -725,7 +725,7 @@ def _octets(array: AnyArray) -> memoryview:
 
 
 def _slices(array: AnyArray) -> Iterator[memoryview]:
-    """Yield the bytes of an array, some at a time: copying all of a large one at once would keep other threads waiting."""
+    """Yield the bytes of an array, some at a time: copying a large one at once would keep other threads waiting."""
     octets = _octets(array)
     for start in range(0, len(octets), SLICE):
         yield octets[start : start + SLICE]

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 import apsw
 
-from swapcal.service.events import Event
+from swapcal.service.events import Event, encoded
 from swapcal.service.sql import (
     COLUMNS,
     Conflict,
@@ -90,7 +90,7 @@ PATIENT = "PRAGMA busy_timeout = 60000;"
 INSERT = f"INSERT INTO events ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)"
 STEP = 200
 """Pages given back at a time."""
-ABOUT = f"SELECT {COLUMNS} FROM events WHERE forecaster = ? AND id = ?"
+ABOUT = f"SELECT {COLUMNS} FROM events WHERE forecaster = ? AND id IN (SELECT value FROM json_each(?))"
 
 Result = TypeVar("Result")
 
@@ -130,7 +130,7 @@ class SQLiteStore(SqlStore):
     def about(self, forecaster: str, ids: Sequence[str]) -> list[Event]:
         """Return everything stored under these ids, in order."""
         with self._translated(), self._readers.lent() as reader:
-            rows = reader.executemany(ABOUT, [(forecaster, name) for name in dict.fromkeys(ids)])
+            rows = reader.execute(ABOUT, (forecaster, encoded(ids).decode()))
             return sorted(map(Event._make, rows), key=lambda event: event.seq)
 
     def shrink(self) -> None:
