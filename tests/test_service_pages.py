@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote, urlencode
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -646,3 +647,14 @@ def test_a_message_that_is_redirected_is_not_delivered() -> None:
     assert logged == [("webhook given up", "status 302"), ("webhook", None)]
     assert [message["id"] for message in receiver.messages] == ["first", "second", "second"]
     assert receiver.path == "/hook?key=secret"
+
+
+def test_quantiles_are_those_of_scipy() -> None:
+    from scipy.stats import binom
+
+    rng = np.random.default_rng(0)
+    n = np.concatenate([[0.0, 1.0, 7.0, 7.0], rng.integers(1, 10**5, 2000).astype(float)])
+    p = np.concatenate([[0.5, 0.5, 0.0, 1.0], rng.random(2000) ** 3])
+    for q in (0.025, 0.975):
+        np.testing.assert_array_equal(feed.binomial_quantile(np.array(q), n, p), binom.ppf(q, n, p))
+    assert np.isfinite(feed.binomial_quantile(np.array(0.025), np.array(10.5), np.array(0.3)))

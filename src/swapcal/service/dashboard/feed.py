@@ -9,10 +9,11 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
-from scipy.stats import binom
+from scipy.special import bdtr, bdtrik
 from starlette.concurrency import run_in_threadpool
 
 from swapcal.archive import State, copied
+from swapcal.arrays import Array
 from swapcal.live.status import ENOUGH
 from swapcal.monitor import Monitor
 from swapcal.service import status
@@ -136,8 +137,25 @@ def with_band(curve: list[dict[str, float]]) -> list[dict[str, float]]:
     (0.4, 0.6)
     """
     labels, forecast = (np.array([row[name] for row in curve]) for name in ("labels", "forecast"))
-    ends = binom.ppf([[0.025], [0.975]], labels, np.clip(forecast, 0.0, 1.0)) / np.maximum(labels, 1.0)
+    ends = binomial_quantile(np.array([[0.025], [0.975]]), labels, np.clip(forecast, 0.0, 1.0)) / np.maximum(
+        labels, 1.0
+    )
     return [{**row, "low": low, "high": high} for row, low, high in zip(curve, *ends.tolist(), strict=True)]
+
+
+def binomial_quantile(q: Array, n: Array, p: Array) -> Array:
+    """Return quantiles of binomial distributions, of whole parts of n; `scipy.stats` would take half of the start.
+
+    Examples
+    --------
+    >>> binomial_quantile(np.array([0.025, 0.975]), np.array([100.0]), np.array([0.5]))
+    array([40., 60.])
+    """
+    n = np.floor(n)  # numbers of weighted labels are effective ones
+    k = np.nan_to_num(np.ceil(bdtrik(q, n, p)))  # not a number if n or p is next to 0
+    less = np.maximum(k - 1.0, 0.0)
+    quantile: Array = np.where(p >= 1.0, n, np.where(bdtr(less, n.astype(np.int64), p) >= q, less, k))
+    return quantile
 
 
 def urgency(figures: Mapping[str, Any]) -> tuple[Any, ...]:
