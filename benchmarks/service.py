@@ -33,6 +33,7 @@ class Round(NamedTuple):
     rate: float
     p50: float
     p99: float
+    most: float = 0.0
     cpu: float = 0.0
     """processor time of the service, in microseconds per request"""
 
@@ -97,7 +98,8 @@ async def played(port: int, requests: list[bytes], pace: float | None = None) ->
     for connection in connections:
         connection.writer.close()
     delays.sort()
-    return Round(len(requests) / seconds, 1e3 * delays[len(delays) // 2], 1e3 * delays[int(0.99 * len(delays))])
+    p50, p99, most = (1e3 * delays[k] for k in (len(delays) // 2, int(0.99 * len(delays)), -1))
+    return Round(len(requests) / seconds, p50, p99, most)
 
 
 class Service(NamedTuple):
@@ -271,7 +273,7 @@ def get(path: str) -> bytes:
 
 
 async def traffic(port: int, until: float, tag: int, counts: dict[int, int]) -> None:
-    """Send all kinds of traffic on one connection: singles, batches, repeats, conflicts, early and late outcomes, pages.
+    """Send all kinds of traffic on one connection: singles, batches, repeats, conflicts, early and late outcomes.
 
     Outcomes come 2,000 forecasts later; one in ten never comes, and these expire after 20,000.
     """
@@ -339,6 +341,42 @@ def mixed(minutes: float) -> None:
         print("answers by status:", dict(sorted(counts.items())))
 
 
+WAIT = 5.0
+"""Seconds between the last forecast of a window and its end."""
+
+
+def windows(count: int, seconds: float) -> None:
+    """Print delays of forecasts, 50 a second, before and while so many windows end together, all with silence.
+
+    `seconds` is what issuing the forecasts may take: all have the same end.
+    """
+    made = {"name": "windows", "matures": 1e9, "silence": 0}
+    with tempfile.TemporaryDirectory() as folder, serving(*served(folder), made=made) as service:
+        end, draw, path = time.time() + seconds, random.Random(0), "/v1/forecasters/windows/forecasts"
+        some = [record(draw) for _ in range(1000)]
+        rows = [{"record": some[k % 1000], "matures": end} for k in range(count)]
+        batches = [
+            post(path, {"forecasts": [{"id": f"w{j}", **rows[j]} for j in range(k, min(k + 500, count))]})
+            for k in range(0, count, 500)
+        ]
+        service.played(batches)
+        print(f"  {count:,} windows issued, {end - time.time():.0f} s before they end", flush=True)
+        if time.time() > end - WAIT:
+            raise ValueError(f"seconds: given {seconds}, expected more: the windows ended before all were issued")
+        time.sleep(max(0.0, end - WAIT - time.time() - 20.0))
+        number = 0
+        while True:
+            single = [post(path, {"id": f"s{number + k}", "record": some[k]}) for k in range(500)]
+            number += len(single)
+            result = service.played(single, 50.0)
+            with urllib.request.urlopen(f"http://127.0.0.1:{service.port}/v1/forecasters/windows/status") as answer:
+                status = json.load(answer)
+            words = f"  {time.time() - end:+6.0f} s  {status['open']:9,} open, {status['silent']:9,} learned as silence"
+            print(f"{words}: p50 {result.p50:.1f} p99 {result.p99:.1f} max {result.most:.1f} ms", flush=True)
+            if status["silent"] >= count:
+                return
+
+
 def memory(events: int) -> None:
     """Forecast and label in batches; print the service's resident memory as it goes."""
     with tempfile.TemporaryDirectory() as folder:
@@ -357,7 +395,7 @@ def memory(events: int) -> None:
                         print(f"  {2 * done:10,} events  {int(resident) / 1024:7,.0f} MB", flush=True)
 
 
-PARTS = ("speed", "memory", "mixed")
+PARTS = ("speed", "memory", "windows", "mixed")
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["listen"]:
@@ -368,6 +406,8 @@ if __name__ == "__main__":
     parser.add_argument("--requests", type=int, default=8000, help="of a round")
     parser.add_argument("--memory", type=int, default=500_000, help="forecasts, each labelled, with memory printed")
     parser.add_argument("--minutes", type=float, default=60.0, help="of mixed traffic")
+    parser.add_argument("--windows", type=int, default=1_000_000, help="that end together")
+    parser.add_argument("--seconds", type=float, default=300.0, help="for issuing them")
     given = parser.parse_args()
     for part in PARTS if given.part is None else (given.part,):
         print(f"{part}:", flush=True)
@@ -375,5 +415,7 @@ if __name__ == "__main__":
             compared(given.requests)
         elif part == "memory":
             memory(given.memory)
+        elif part == "windows":
+            windows(given.windows, given.seconds)
         elif part == "mixed":
             mixed(given.minutes)
