@@ -377,6 +377,56 @@ def windows(count: int, seconds: float) -> None:
                 return
 
 
+OPEN, STARTS = 5_000, 3
+
+
+def starts(most: int) -> None:
+    """Print what the start after kill -9 takes, for logs of 10,000 events to `most`."""
+    print("    events  replayed  snapshot and replay  ready after  processor time until then")
+    size = 10_000
+    while size <= most:
+        with tempfile.TemporaryDirectory() as folder:
+            with serving(*served(folder)) as service:
+                for number in range(0, (size + OPEN) // 2, 500):
+                    service.played(labelled_later(number))
+                os.kill(service.pid, signal.SIGKILL)
+            for _ in range(STARTS):
+                print(f"{size:10,}  {started(served(folder, '--log', 'notable'))}", flush=True)
+        size *= 10 if size * 10 <= most else 3
+
+
+def labelled_later(number: int) -> list[bytes]:
+    """Return requests for 500 forecasts of six columns, and for the outcomes of those that many forecasts before."""
+    path, draw = "/v1/forecasters/plain", random.Random(number)
+    ids = range(number, number + 500)
+    rows = [{"id": k, "record": dict([*record(draw).items()][:6])} for k in ids]
+    given = [{"id": k - OPEN, "y": int(draw.random() < 0.3)} for k in ids if k >= OPEN]
+    return [post(f"{path}/forecasts", {"forecasts": rows}), post(f"{path}/outcomes", {"outcomes": given})]
+
+
+def started(command: tuple[str, ...]) -> str:
+    """Start a service, kill it when it is ready, and return what that took."""
+    began = time.monotonic()
+    process = subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    port = int(process.stdout.readline().rsplit(":", 1)[-1])
+    while not _ready(port):
+        time.sleep(0.01)
+    took, cpu = time.monotonic() - began, Service(port, process.pid).cpu()
+    process.kill()
+    lines = [json.loads(line) for line in process.communicate()[1].splitlines() if '"ready"' in line]
+    return f"{lines[0]['replayed']:8,}  {lines[0]['seconds']:17.2f} s  {took:9.2f} s  {cpu:24.2f} s"
+
+
+def _ready(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz"):
+            return True
+    except OSError:  # not listening yet, or 503
+        return False
+
+
 def memory(events: int) -> None:
     """Forecast and label in batches; print the service's resident memory as it goes."""
     with tempfile.TemporaryDirectory() as folder:
@@ -395,7 +445,7 @@ def memory(events: int) -> None:
                         print(f"  {2 * done:10,} events  {int(resident) / 1024:7,.0f} MB", flush=True)
 
 
-PARTS = ("speed", "memory", "windows", "mixed")
+PARTS = ("speed", "starts", "memory", "windows", "mixed")
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["listen"]:
@@ -406,6 +456,7 @@ if __name__ == "__main__":
     parser.add_argument("--requests", type=int, default=8000, help="of a round")
     parser.add_argument("--memory", type=int, default=500_000, help="forecasts, each labelled, with memory printed")
     parser.add_argument("--minutes", type=float, default=60.0, help="of mixed traffic")
+    parser.add_argument("--events", type=int, default=1_000_000, help="of the longest log to start from")
     parser.add_argument("--windows", type=int, default=1_000_000, help="that end together")
     parser.add_argument("--seconds", type=float, default=300.0, help="for issuing them")
     given = parser.parse_args()
@@ -415,6 +466,8 @@ if __name__ == "__main__":
             compared(given.requests)
         elif part == "memory":
             memory(given.memory)
+        elif part == "starts":
+            starts(given.events)
         elif part == "windows":
             windows(given.windows, given.seconds)
         elif part == "mixed":
