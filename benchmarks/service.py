@@ -197,14 +197,14 @@ OFTEN = ("--snapshot-seconds", "0.1")
 
 def paced(count: int, rate: float) -> None:
     """Print delays at a fixed rate: undisturbed, with snapshots all the time, and with open pages too."""
-    print(f"at {rate:,.0f} a second, {count:,} forecasts that stay open, three rounds one after the other")
+    print(f"at {rate:,.0f} a second, {4 * count:,} forecasts that stay open, {ROUNDS} rounds one after the other")
     for words, more, pages in (
         ("undisturbed", (), 0),
         ("snapshots all the time", OFTEN, 0),
         (f"the same and {PAGES} pages", OFTEN, PAGES),
     ):
         with tempfile.TemporaryDirectory() as folder, serving(*served(folder, "--log", "notable", *more)) as service:
-            service.played(workload("open", count, random.Random(98))[2])
+            service.played(workload("open", 4 * count, random.Random(98))[2])
             for requests in workload("warm", count, random.Random(97))[:2]:
                 service.played(requests)
             with listening(service.port, pages) as heard:

@@ -24,8 +24,8 @@ PATIENCE = 1.0
 """Seconds between attempts to take over or to rebuild."""
 
 WINDOWS, FEW = 500, 100
-"""Forecasts learned as silence between two batches: while no requests come, and while they do, so that these wait for
-some thousandths of a second."""
+"""Forecasts learned as silence between two batches: while no requests come, and while they do or did within `TICK`, so
+that these wait for some thousandths of a second."""
 
 Answer = tuple[Promise, Any]
 Log = Callable[..., None]
@@ -92,6 +92,8 @@ class Worker:
         self._commit = 0.0
         """what a commit takes"""
         self._working = False
+        self._busy_until = 0.0
+        """until when further requests are expected"""
         self._snapshotter = Snapshotter(store, self.metrics, log, every, seconds)
         self._thread = threading.Thread(target=self._work, name="learner", daemon=True)
 
@@ -153,7 +155,8 @@ class Worker:
         behind = False
         try:
             self._serve(batch)
-            behind = self._settle_windows(busy=bool(batch))
+            self._busy_until = time.monotonic() + TICK if batch else self._busy_until
+            behind = self._settle_windows(busy=time.monotonic() < self._busy_until)
             self._regain()
             self._snapshotter.keep_some(self.forecasters, behind=behind)
         except Exception as error:
