@@ -71,7 +71,8 @@ def test_a_window_has_not_ended_at_its_end():
 
 def later(seconds):
     """Return clocks that are ahead by so many seconds."""
-    return {name: lambda clock=getattr(time, name): clock() + seconds for name in ("monotonic", "perf_counter")}
+    clocks = (time.monotonic, time.perf_counter)
+    return {clock.__name__: lambda clock=clock: clock() + seconds for clock in clocks}
 
 
 def test_few_windows_end_between_batches_while_requests_come(monkeypatch: pytest.MonkeyPatch):
