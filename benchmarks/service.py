@@ -203,7 +203,7 @@ def paced(count: int, rate: float) -> None:
         ("snapshots all the time", OFTEN, 0),
         (f"the same and {PAGES} pages", OFTEN, PAGES),
     ):
-        with tempfile.TemporaryDirectory() as folder, serving(*served(folder, "--log", "notable", *more)) as service:
+        with tempfile.TemporaryDirectory() as folder, serving(*served(folder, *more)) as service:
             service.played(workload("open", 4 * count, random.Random(98))[2])
             for requests in workload("warm", count, random.Random(97))[:2]:
                 service.played(requests)
