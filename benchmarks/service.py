@@ -373,7 +373,7 @@ def windows(count: int, seconds: float) -> None:
                 status = json.load(answer)
             words = f"  {time.time() - end:+6.0f} s  {status['open']:9,} open, {status['silent']:9,} learned as silence"
             print(f"{words}: p50 {result.p50:.1f} p99 {result.p99:.1f} max {result.most:.1f} ms", flush=True)
-            if status["silent"] >= count:
+            if status["open"] <= number:
                 return
 
 
