@@ -103,9 +103,8 @@ bench-baseline: $(VENV)/.dev     ## speed against a frozen commit, in alternatin
 bench-files: $(VENV)/.bench     ## files larger than memory: peak memory and speed from 1 to 16 million rows
 	$(BIN)/python benchmarks/files.py
 
-bench-service: $(VENV)/.dev     ## the service against the same stack without learning, and its memory
+bench-service: $(VENV)/.dev     ## the service: speed, delays, starts after a crash, memory; an hour and a half
 	$(BIN)/python benchmarks/service.py
-	$(BIN)/python benchmarks/service.py --memory 500000
 
 bench-scale: $(VENV)/.bench $(VENV)/.systems     ## beyond one machine: Spark against its own SQL, river and MCGrad
 	$(BIN)/python benchmarks/spark.py

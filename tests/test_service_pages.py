@@ -1,5 +1,6 @@
 """The dashboard without a browser: pages, live figures, who may see them; and the webhook."""
 
+import asyncio
 import html
 import http.client
 import json
@@ -14,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote, urlencode
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -282,6 +284,58 @@ def test_silence_is_filled_with_heartbeats(service: Caller, monkeypatch: pytest.
     monkeypatch.setattr(feed, "HEARTBEAT", 0.05)
     told = events(service, "/forecasters/empty/live", 6)
     assert {"comment": "still here"} in told or {"": "still here"} in told
+
+
+class Still:
+    """A reporter with the same figures at each look, but for the first."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    async def look(self) -> feed.Seen:
+        self.looks += 1
+        return feed.Seen({"seq": min(self.looks, 2)}, 0.0)
+
+
+def test_heartbeats_come_between_looks_without_news(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "PAUSE", 0.01)
+    monkeypatch.setattr(feed, "HEARTBEAT", 0.2)
+
+    async def heard() -> list[Any]:
+        broadcast = feed.Broadcast(SimpleNamespace(leaving=False), Still(), str)
+        return [edition and edition.figures["seq"] async for edition, _ in _zip(broadcast.listen(), range(4))]
+
+    assert asyncio.run(asyncio.wait_for(heard(), 20.0)) == [1, 2, None, None]
+
+
+def test_news_reach_many_listeners_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "PAUSE", 0.05)
+    among: list[int] = []  # how many got the news between two turns of the loop
+
+    async def heard() -> None:
+        broadcast, count = feed.Broadcast(SimpleNamespace(leaving=False), Still(), str), [0]
+
+        async def listen() -> None:
+            async for edition in broadcast.listen():
+                if edition is not None and edition.figures["seq"] == 2:
+                    count[0] += 1
+                    return
+
+        listeners = [asyncio.create_task(listen()) for _ in range(100)]
+        while not all(listener.done() for listener in listeners):
+            before = count[0]
+            await asyncio.sleep(0)
+            among.append(count[0] - before)
+
+    asyncio.run(heard())
+    assert sum(among) == 100
+    assert max(among) <= feed.SOME
+
+
+async def _zip(editions: Any, numbers: range) -> Any:
+    for number in numbers:
+        yield await anext(editions), number
+    await editions.aclose()
 
 
 def test_many_listeners_are_one_question_to_the_learner(service: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -606,3 +660,14 @@ def test_a_message_that_is_redirected_is_not_delivered() -> None:
     assert logged == [("webhook given up", "status 302"), ("webhook", None)]
     assert [message["id"] for message in receiver.messages] == ["first", "second", "second"]
     assert receiver.path == "/hook?key=secret"
+
+
+def test_quantiles_are_those_of_scipy() -> None:
+    from scipy.stats import binom
+
+    rng = np.random.default_rng(0)
+    n = np.concatenate([[0.0, 1.0, 7.0, 7.0], rng.integers(1, 10**5, 2000).astype(float)])
+    p = np.concatenate([[0.5, 0.5, 0.0, 1.0], rng.random(2000) ** 3])
+    for q in (0.025, 0.975):
+        np.testing.assert_array_equal(feed.binomial_quantile(np.array(q), n, p), binom.ppf(q, n, p))
+    assert np.isfinite(feed.binomial_quantile(np.array(0.025), np.array(10.5), np.array(0.3)))

@@ -13,7 +13,7 @@ pytest.importorskip("apsw")
 import apsw
 
 from swapcal.service.events import Event
-from swapcal.service.sql import PASSED, REMOVE_IDS, REMOVE_SETTLED, SETTLED, Pool, TokenRow
+from swapcal.service.sql import PASSED, PIECE, REMOVE_IDS, REMOVE_SETTLED, SETTLED, Pool, TokenRow
 from swapcal.service.store import Conflict, Occupied, Unavailable, Unreadable, open_store
 from tests.store_checks import StoreChecks, forecast, made
 
@@ -40,6 +40,28 @@ def test_commits_are_on_disk_and_readers_do_not_wait(path):
         writer.execute("BEGIN IMMEDIATE")
         assert store.forecasters() == {}
         writer.execute("ROLLBACK")
+    store.close()
+
+
+def test_pieces_of_a_snapshot_leave_the_sync_to_the_next_commit(path, monkeypatch):
+    store = open_store(path, learner=True, create=True)
+    store.append([made("a")])
+    levels, execute = [], store._writer.execute
+
+    class Noted:
+        def execute(self, statement, *values):
+            if "INSERT" in statement:
+                levels.append((statement.split()[2], execute("PRAGMA synchronous").fetchall()[0][0]))
+            return execute(statement, *values)
+
+        def __getattr__(self, name):
+            return getattr(store_writer, name)
+
+    store_writer = store._writer
+    store._writer = Noted()
+    store.keep_snapshot("a", 1, b"state" * PIECE)
+    assert {*levels} == {("snapshot_pieces", 1), ("snapshots", 2)}
+    assert store._transaction(lambda writer: writer.execute("PRAGMA synchronous").fetchall()) == [(2,)]
     store.close()
 
 

@@ -539,6 +539,8 @@ MANIFEST = "manifest"
 TYPES = {"<f8": 8, "<f4": 4, "<i8": 8, "<u8": 8, "|u1": 1, "|b1": 1}
 MAGIC = b"\x93NUMPY\x01\x00"
 HEADER = re.compile(r"\{'descr': '([<|]\w\d)', 'fortran_order': False, 'shape': \(((?:\d{1,18}, ?)*\d{0,18})\), \} *\n")
+SLICE = 1 << 20
+"""Bytes of an array copied at a time."""
 EPOCH = (1980, 1, 1, 0, 0, 0)  # equal states give equal files
 
 
@@ -595,7 +597,8 @@ def pack(file: BinaryIO, kind: str, version: int, arrays: Arrays, settings: Sett
         for name, array in {MANIFEST: packed, **stored}.items():
             with box.open(zipfile.ZipInfo(f"{name}.npy", EPOCH), "w", force_zip64=True) as member:
                 member.write(_header(array))
-                member.write(_octets(array))
+                for octets in _slices(array):
+                    member.write(octets)
 
 
 def packed(kind: Kind, state: State) -> bytes:
@@ -693,10 +696,13 @@ def _read_header(box: zipfile.ZipFile, info: zipfile.ZipInfo) -> tuple[str, Shap
 
 
 def _read_array(box: zipfile.ZipFile, info: zipfile.ZipInfo, dtype: str, shape: Shape) -> AnyArray:
-    size = math.prod(shape) * TYPES[dtype]
-    data = box.read(info)  # to the end, where the zip archive's own checksum is compared
-    array = np.frombuffer(data, dtype, offset=len(data) - size).reshape(shape)
-    return array.astype(array.dtype.newbyteorder("="))
+    array = np.empty(shape, dtype)
+    with box.open(info) as member:
+        member.read(info.file_size - array.nbytes)
+        for octets in _slices(array):
+            octets[:] = member.read(len(octets))
+        member.read()  # to the end, where the zip archive's own checksum is compared
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 def _header(array: AnyArray) -> bytes:
@@ -716,6 +722,13 @@ def _as_stored(name: str, array: AnyArray) -> AnyArray:
 
 def _octets(array: AnyArray) -> memoryview:
     return array.reshape(-1).view(np.uint8).data
+
+
+def _slices(array: AnyArray) -> Iterator[memoryview]:
+    """Yield the bytes of an array, some at a time: copying a large one at once would keep other threads waiting."""
+    octets = _octets(array)
+    for start in range(0, len(octets), SLICE):
+        yield octets[start : start + SLICE]
 
 
 def _digest(kind: str, version: int, settings: Settings, arrays: Arrays) -> str:

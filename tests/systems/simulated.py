@@ -147,12 +147,12 @@ class SimulatedStore(SQLiteStore):
         if hasattr(self, "_claims"):
             self._ended(Unavailable("store: closed"))
 
-    def _transaction(self, work: Callable[[Any], Any]) -> Any:
+    def _transaction(self, work: Callable[[Any], Any], synchronous: str = "FULL") -> Any:
         self._reach()
         fault = self._due()
         if fault in ("before", "killed before", "conflict"):
             raise self._planted(fault)
-        result = super()._transaction(work)
+        result = super()._transaction(work, synchronous)
         if fault is not None:
             raise self._planted(fault)
         return result

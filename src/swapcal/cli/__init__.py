@@ -1,5 +1,6 @@
 """Probability forecasts that stay calibrated for every subgroup and every decision."""
 
+import gc
 import os
 import signal
 import sys
@@ -52,7 +53,10 @@ def main() -> None:
     # Before anything imports numpy. Our matrices are small: threads of BLAS spin longer than they compute.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
-        _app()(prog_name="swapcal")
+        gc.disable()  # imports make many objects and no garbage
+        app = _app()
+        gc.enable()
+        app(prog_name="swapcal")
     except SystemExit as stop:
         _leave(stop.code)
     except KeyboardInterrupt:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -55,10 +55,13 @@ _FORECASTS = msgspec.json.Decoder(ForecastBodyIn)
 _OUTCOME = msgspec.json.Decoder(OutcomeIn)
 _OUTCOME_ROW = msgspec.json.Decoder(OutcomeRowIn)
 _OUTCOMES = msgspec.json.Decoder(OutcomesIn)
+_EVERY_FORECAST = msgspec.json.Decoder(dict[Literal["forecasts"], list[ForecastIn]])
+_EVERY_OUTCOME = msgspec.json.Decoder(dict[Literal["outcomes"], list[OutcomeRowIn]])
 _CORRECTION = msgspec.json.Decoder(CorrectionIn)
 _ENCODER = msgspec.json.Encoder()
 
-Read = Callable[[Raw, Limits], Any]
+T = TypeVar("T")
+Read = Callable[[Any, Limits], Any]
 
 
 async def forecasts(call: Call) -> Reply:
@@ -67,9 +70,12 @@ async def forecasts(call: Call) -> Reply:
         rows = _lines(await call.body(), call.context.limits)
         return _in_lines(await _many(call, FORECASTS, rows, _forecast_row))
     content = await call.body()
-    alone = _alone(content)
+    alone = _valid(_FORECAST, content)
     if alone is not None:
         return _json(await _single(call, FORECASTS, _checked_forecast(alone, call.context.limits)))
+    every = _valid(_EVERY_FORECAST, content)
+    if every:
+        return _json(ForecastsOut(await _many(call, FORECASTS, every["forecasts"], _checked_forecast)))
     given = decoded(_FORECASTS, content)
     if given.forecasts is not UNSET:
         if given.id is not UNSET or given.record is not UNSET:
@@ -78,11 +84,11 @@ async def forecasts(call: Call) -> Reply:
     raise ApiError("invalid", f"{'id' if given.id is UNSET else 'record'}: given none, expected one")
 
 
-def _alone(content: bytes) -> ForecastIn | None:
-    """Return a single forecast's row; None for many rows, and for an invalid body, which is then read again."""
+def _valid(decoder: "msgspec.json.Decoder[T]", content: bytes) -> T | None:
+    """Return decoded JSON; None for what is something else or has a fault anywhere: that is then read again."""
     try:
-        return _FORECAST.decode(content)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return decoder.decode(content)
+    except (ApiError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
 
 
@@ -91,7 +97,11 @@ async def outcomes(call: Call) -> Reply:
     if call.in_lines():
         rows = _lines(await call.body(), call.context.limits)
         return _in_lines(await _many(call, OUTCOMES, rows, _outcome_row))
-    given = decoded(_OUTCOMES, await call.body())
+    content = await call.body()
+    every = _valid(_EVERY_OUTCOME, content)
+    if every:
+        return _json(OutcomesOut(await _many(call, OUTCOMES, every["outcomes"], _checked_outcome)))
+    given = decoded(_OUTCOMES, content)
     return _json(OutcomesOut(await _many(call, OUTCOMES, given.outcomes, _outcome_row)))
 
 
@@ -117,7 +127,7 @@ async def _single(call: Call, kind: str, row: Any) -> Any:
     return answer
 
 
-async def _many(call: Call, kind: str, given: Sequence[Raw], read: Read) -> list[Any]:
+async def _many(call: Call, kind: str, given: Sequence[Any], read: Read) -> list[Any]:
     """Return an answer per row; an invalid row does not affect the others."""
     limits = call.context.limits
     if len(given) > limits.rows:
@@ -159,7 +169,10 @@ def checked_record(read: Callable[[], dict[str, Any]], limits: Limits) -> dict[s
 
 
 def _outcome_row(raw: Raw, limits: Limits) -> OutcomeRowIn:
-    row: OutcomeRowIn = decoded(_OUTCOME_ROW, raw)
+    return _checked_outcome(decoded(_OUTCOME_ROW, raw), limits)
+
+
+def _checked_outcome(row: OutcomeRowIn, limits: Limits) -> OutcomeRowIn:
     id_of(row.id, limits.id)
     return row
 

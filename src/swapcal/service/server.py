@@ -309,10 +309,12 @@ class Server(uvicorn.Server):
         try:
             self.worker.start()
             first()
+            gc.freeze()  # modules and kernels: a full collection would look at all of them while requests wait
             self.run(sockets=[self.socket])
         finally:
             sys.setswitchinterval(before[0])
             gc.set_threshold(*before[1])
+            gc.unfreeze()
             self.log("stopping")
             self.worker.close()
             self.socket.close()

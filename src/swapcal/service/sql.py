@@ -167,9 +167,9 @@ class Pool(Generic[Connection]):
 COLUMNS = "forecaster, seq, kind, id, time, body"
 PAGE = 500
 """Events read at a time: a reader holds neither many of them nor a transaction open."""
-PIECE = 1 << 20
-"""Bytes of a snapshot written at a time."""
-TURN = 0.005
+PIECE = 1 << 18
+"""Bytes of a snapshot written at a time: a learner's commit waits for as much at most."""
+TURN = 0.003
 """Seconds between pieces: a lock that is taken again at once would not let the learner's commits in."""
 ENDLESS = 2**63 - 1
 
@@ -198,6 +198,10 @@ class SqlStore(ABC):
     def _write(self, *statements: Statement) -> int:
         """Execute statements in one durable transaction; return how many rows they changed."""
 
+    def _write_soon(self, *statements: Statement) -> int:
+        """Execute statements in one transaction that is durable once a later one of `_write` is."""
+        return self._write(*statements)
+
     def forecasters(self) -> dict[str, bytes]:
         """Return the settings of each forecaster by name: the body of its first event."""
         return dict(self._read("SELECT forecaster, body FROM events WHERE kind = 'made' ORDER BY time, forecaster"))
@@ -221,7 +225,8 @@ class SqlStore(ABC):
         self._write(("DELETE FROM snapshot_pieces WHERE forecaster = ? AND seq = ?", (forecaster, seq)))
         for piece, start in enumerate(range(0, len(content), PIECE)):
             values = (forecaster, seq, piece, content[start : start + PIECE])
-            self._write(("INSERT INTO snapshot_pieces (forecaster, seq, piece, content) VALUES (?, ?, ?, ?)", values))
+            insert = "INSERT INTO snapshot_pieces (forecaster, seq, piece, content) VALUES (?, ?, ?, ?)"
+            self._write_soon((insert, values))
             time.sleep(TURN)
         digest = _digest([content])
         if _digest(self._pieces(forecaster, seq)) != digest:

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 import apsw
 
-from swapcal.service.events import Event
+from swapcal.service.events import Event, encoded
 from swapcal.service.sql import (
     COLUMNS,
     Conflict,
@@ -90,7 +90,7 @@ PATIENT = "PRAGMA busy_timeout = 60000;"
 INSERT = f"INSERT INTO events ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)"
 STEP = 200
 """Pages given back at a time."""
-ABOUT = f"SELECT {COLUMNS} FROM events WHERE forecaster = ? AND id = ?"
+ABOUT = f"SELECT {COLUMNS} FROM events WHERE forecaster = ? AND id IN (SELECT value FROM json_each(?))"
 
 Result = TypeVar("Result")
 
@@ -130,7 +130,7 @@ class SQLiteStore(SqlStore):
     def about(self, forecaster: str, ids: Sequence[str]) -> list[Event]:
         """Return everything stored under these ids, in order."""
         with self._translated(), self._readers.lent() as reader:
-            rows = reader.executemany(ABOUT, [(forecaster, name) for name in dict.fromkeys(ids)])
+            rows = reader.execute(ABOUT, (forecaster, encoded(ids).decode()))
             return sorted(map(Event._make, rows), key=lambda event: event.seq)
 
     def shrink(self) -> None:
@@ -188,13 +188,14 @@ class SQLiteStore(SqlStore):
             return reader.execute(statement, values).fetchall()
 
     def _write(self, *statements: Statement) -> int:
-        def work(writer: apsw.Connection) -> int:
-            before = writer.total_changes()
-            for statement, values in statements:
-                writer.execute(statement, tuple(values))
-            return writer.total_changes() - before
+        return self._transaction(lambda writer: _changed(writer, statements))
 
-        return self._transaction(work)
+    def _write_soon(self, *statements: Statement) -> int:
+        """Execute statements in one transaction that is durable once a later one of `_write` is.
+
+        It leaves the sync of the write-ahead log to that: the learner's commits wait for what is written in between.
+        """
+        return self._transaction(lambda writer: _changed(writer, statements), "NORMAL")
 
     def _check_file(self) -> None:
         """Raise Unavailable if the file was removed or replaced: writes to it would be lost with this process."""
@@ -203,14 +204,18 @@ class SQLiteStore(SqlStore):
                 f"store: given {self._path}, no longer the file that was opened, expected it in its place"
             )
 
-    def _transaction(self, work: Callable[[apsw.Connection], Result]) -> Result:
+    def _transaction(self, work: Callable[[apsw.Connection], Result], synchronous: str = "FULL") -> Result:
         self._check_file()
         with self._turn, self._translated():
             writer = self._writer = self._writer or self._connect_writer()
             try:
+                if synchronous != "FULL":
+                    writer.execute(f"PRAGMA synchronous = {synchronous}")
                 writer.execute("BEGIN IMMEDIATE")
                 result = work(writer)
                 writer.execute("COMMIT")
+                if synchronous != "FULL":
+                    writer.execute("PRAGMA synchronous = FULL")
             except BaseException:
                 self._drop_writer()
                 raise
@@ -273,6 +278,14 @@ class SQLiteStore(SqlStore):
                 maker.execute("COMMIT")
             finally:
                 _close(maker)
+
+
+def _changed(writer: apsw.Connection, statements: Sequence[Statement]) -> int:
+    """Execute statements; return how many rows they changed."""
+    before = writer.total_changes()
+    for statement, values in statements:
+        writer.execute(statement, tuple(values))
+    return writer.total_changes() - before
 
 
 def _identity(path: str) -> tuple[int, int] | None:

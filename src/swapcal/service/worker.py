@@ -24,8 +24,8 @@ PATIENCE = 1.0
 """Seconds between attempts to take over or to rebuild."""
 
 WINDOWS, FEW = 500, 100
-"""Forecasts learned as silence between two batches: while no requests come, and while they do, so that these wait for
-some thousandths of a second."""
+"""Forecasts learned as silence between two batches: while no requests come, and while they do or did within `TICK`, so
+that these wait for some thousandths of a second."""
 
 Answer = tuple[Promise, Any]
 Log = Callable[..., None]
@@ -92,6 +92,8 @@ class Worker:
         self._commit = 0.0
         """what a commit takes"""
         self._working = False
+        self._busy_until = 0.0
+        """until when further requests are expected"""
         self._snapshotter = Snapshotter(store, self.metrics, log, every, seconds)
         self._thread = threading.Thread(target=self._work, name="learner", daemon=True)
 
@@ -153,7 +155,8 @@ class Worker:
         behind = False
         try:
             self._serve(batch)
-            behind = self._settle_windows(busy=bool(batch))
+            self._busy_until = time.monotonic() + TICK if batch else self._busy_until
+            behind = self._settle_windows(busy=time.monotonic() < self._busy_until)
             self._regain()
             self._snapshotter.keep_some(self.forecasters, behind=behind)
         except Exception as error:
@@ -272,7 +275,8 @@ class Worker:
         return answers
 
     def _apply(self, hosted: HostedForecaster, jobs: Sequence[Write]) -> tuple[list[Answer], list[Event]]:
-        known = id_histories(self.store.about(hosted.name, [row.id for job in jobs for row in job.rows]))
+        ids = [row.id for job in jobs for row in job.rows if not _awaited(hosted, row)]
+        known = id_histories(self.store.about(hosted.name, ids) if ids else [])
         handler = CommandHandler(hosted, known, self._clock(), self.limits)
         answers: list[Answer] = []
         for kind in ORDER:
@@ -388,6 +392,10 @@ class Worker:
             }
             self.log("ready", forecaster=name, **facts)
         del self._lost[name]
+
+
+def _awaited(hosted: HostedForecaster, row: Any) -> bool:
+    return isinstance(row, OutcomeRowIn) and hosted.awaits(row)
 
 
 def _traces(jobs: Sequence[Write]) -> dict[str, list[str]]:

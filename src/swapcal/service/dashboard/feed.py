@@ -9,10 +9,11 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
-from scipy.stats import binom
+from scipy.special import bdtr, bdtrik
 from starlette.concurrency import run_in_threadpool
 
 from swapcal.archive import State, copied
+from swapcal.arrays import Array
 from swapcal.live.status import ENOUGH
 from swapcal.monitor import Monitor
 from swapcal.service import status
@@ -136,8 +137,25 @@ def with_band(curve: list[dict[str, float]]) -> list[dict[str, float]]:
     (0.4, 0.6)
     """
     labels, forecast = (np.array([row[name] for row in curve]) for name in ("labels", "forecast"))
-    ends = binom.ppf([[0.025], [0.975]], labels, np.clip(forecast, 0.0, 1.0)) / np.maximum(labels, 1.0)
+    ends = binomial_quantile(np.array([[0.025], [0.975]]), labels, np.clip(forecast, 0.0, 1.0)) / np.maximum(
+        labels, 1.0
+    )
     return [{**row, "low": low, "high": high} for row, low, high in zip(curve, *ends.tolist(), strict=True)]
+
+
+def binomial_quantile(q: Array, n: Array, p: Array) -> Array:
+    """Return quantiles of binomial distributions, of whole parts of n; `scipy.stats` would take half of the start.
+
+    Examples
+    --------
+    >>> binomial_quantile(np.array([0.025, 0.975]), np.array([100.0]), np.array([0.5]))
+    array([40., 60.])
+    """
+    n = np.floor(n)  # numbers of weighted labels are effective ones
+    k = np.nan_to_num(np.ceil(bdtrik(q, n, p)))  # not a number if n or p is next to 0
+    less = np.maximum(k - 1.0, 0.0)
+    quantile: Array = np.where(p >= 1.0, n, np.where(bdtr(less, n.astype(np.int64), p) >= q, less, k))
+    return quantile
 
 
 def urgency(figures: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -307,6 +325,8 @@ PAUSE, SHARE = 1.0, 20.0
 """Seconds between looks at least, and how many times longer than a look keeps the learning thread."""
 HEARTBEAT = 15.0
 """Seconds without news after which a listener gets a heartbeat."""
+SOME, BREATH = 8, 0.002
+"""Listeners that get news at once, and the seconds between these: requests are answered in between."""
 
 Renderer = Callable[[Figures], str]
 
@@ -355,7 +375,7 @@ class Broadcast:
         self._edition: Edition | None = None
         self._next = 0.0
         self._turn = asyncio.Lock()
-        self._news = asyncio.Event()
+        self._waiting: set[asyncio.Future[None]] = set()
         self._task: asyncio.Task[None] | None = None
         self.listeners = 0
 
@@ -377,24 +397,38 @@ class Broadcast:
             while not self._context.leaving:
                 if self._task is None or self._task.done():
                     self._task = asyncio.create_task(self._look_on())
-                news = self._news
                 if self._edition is not None and self._edition is not last:
                     last = self._edition
                     yield last
                     continue
+                news = asyncio.get_running_loop().create_future()
+                self._waiting.add(news)
                 try:
                     async with asyncio.timeout(HEARTBEAT):
-                        await news.wait()
+                        await news
                 except TimeoutError:
                     yield None
+                finally:
+                    self._waiting.discard(news)
         finally:
             self.listeners -= 1
 
     async def _look_on(self) -> None:
+        sent: Edition | None = None
         while self.listeners:
             if not self._context.leaving:
                 with contextlib.suppress(ApiError, StoreError):
                     await self.latest()
-            self._news.set()
-            self._news = asyncio.Event()
+            if self._edition is not sent or self._context.leaving:
+                sent = self._edition
+                await self._wake()
             await asyncio.sleep(min(PAUSE, max(0.05, self._next - time.monotonic())))
+
+    async def _wake(self) -> None:
+        """Let those who wait go on, a few at a time."""
+        waiting = [*self._waiting]
+        for start in range(0, len(waiting), SOME):
+            for news in waiting[start : start + SOME]:
+                if not news.done():
+                    news.set_result(None)
+            await asyncio.sleep(0.0 if self._context.leaving else BREATH)

@@ -315,7 +315,7 @@ def _decisions(issued: ForecastShown, loss: str) -> tuple[tuple[tuple[DecisionOu
 
 # `Dashboard`: the pages, and the broadcasts behind them.
 
-LISTENERS = 200
+LISTENERS = 500
 """Listeners at a time: they keep their connections, and writers need some too."""
 ALL = ""
 """The broadcast about all forecasters; no forecaster has this name."""
