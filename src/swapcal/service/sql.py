@@ -168,7 +168,7 @@ COLUMNS = "forecaster, seq, kind, id, time, body"
 PAGE = 500
 """Events read at a time: a reader holds neither many of them nor a transaction open."""
 PIECE = 1 << 18
-"""Bytes of a snapshot written at a time: a learner's commit waits for as much at most."""
+"""Bytes of a snapshot written at a time: a learner's commit may have to wait for them."""
 TURN = 0.003
 """Seconds between pieces: a lock that is taken again at once would not let the learner's commits in."""
 ENDLESS = 2**63 - 1
