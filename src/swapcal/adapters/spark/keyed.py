@@ -153,9 +153,14 @@ class Answers:
         self.add(REFUSED, [id], [time], nothing, nothing, nothing)
         self.note[-1] = note
 
-    def frame(self, constants: Mapping[str, Any], names: Mapping[str, str]) -> pd.DataFrame:
-        """Return them as a data frame, with more columns of one value each, and with some columns renamed."""
-        columns = {name: np.full(len(self.id), value, object) for name, value in constants.items()}
+    def extend(self, other: "Answers") -> None:
+        """Append other answers."""
+        for name, values in vars(other).items():
+            getattr(self, name).extend(values)
+
+    def frame(self, columns: Mapping[str, Any], names: Mapping[str, str]) -> pd.DataFrame:
+        """Return them as a data frame after other columns, with some of their own renamed."""
+        columns = {name: np.array(values, object) for name, values in columns.items()}
         for name, values in vars(self).items():
             columns[names.get(name, name)] = np.array(values, np.float64 if name in NUMBERS else object)
         return pd.DataFrame(columns, copy=False)
