@@ -612,11 +612,11 @@ def unpacked(content: bytes, kind: Kind) -> State:
 
 def dumped(kind: Kind, state: State) -> bytes:
     """Return a state as bytes without a checksum, faster than `packed`, for stores that have checksums."""
-    arrays = [(name, _as_stored(name, array)) for name, array in state.arrays.items()]
-    described = [[name, array.dtype.str, array.shape] for name, array in arrays]
+    described = [[name, array.dtype.newbyteorder("<").str, array.shape] for name, array in state.arrays.items()]
     identity = {"kind": kind.name, "version": kind.version, "format": FORMAT, "digest": None}
     head = json.dumps(identity | {"settings": state.manifest, "arrays": described}).encode()
-    return b"".join([len(head).to_bytes(8, "little"), head, *(_octets(array) for _, array in arrays)])
+    parts = [array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes() for array in state.arrays.values()]
+    return b"".join([len(head).to_bytes(8, "little"), head, *parts])
 
 
 def loaded(content: bytes, kind: Kind) -> State:
@@ -625,7 +625,7 @@ def loaded(content: bytes, kind: Kind) -> State:
     manifest, arrays = json.loads(content[8:end]), {}
     _check_identity(manifest, kind)
     for name, dtype, shape in manifest["arrays"]:
-        array = np.frombuffer(content, dtype, math.prod(shape), end).reshape(shape)
+        array: AnyArray = np.ndarray(shape, dtype, content, end)
         arrays[name], end = array.astype(array.dtype.newbyteorder("=")), end + array.nbytes
     return State(arrays, manifest["settings"])
 

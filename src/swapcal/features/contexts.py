@@ -292,13 +292,14 @@ class Contexts(Writable):
         """Cut a list of mappings where a new column appears: earlier rows must not see it."""
         if not isinstance(records, list | tuple) or len(records) < 2:
             return [records]
-        self._checked(*columns_of(records, self._ignored), learn)  # no piece is learned from if another raises
         known, cuts = set(self._columns), [0]
         for row, record in enumerate(records):
             if not known.issuperset(record):
                 known.update(record)
                 cuts.append(row)
         cuts = sorted(set(cuts))
+        if len(cuts) > 1:
+            self._checked(*columns_of(records, self._ignored), learn)  # no piece is learned from if another raises
         return [records[a:b] for a, b in zip(cuts, [*cuts[1:], len(records)], strict=True)]
 
     def _encode_piece(self, given: dict[str, Values], n: int, learn: bool) -> Encoded:

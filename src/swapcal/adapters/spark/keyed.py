@@ -36,6 +36,9 @@ MANNER = b"swapcal"
 MANY = 1024
 """From this many rows on, reading a table is faster than reading single records."""
 
+STATUS = 100
+"""Rows that can be asked about one by one in the time of one status of a `Live`."""
+
 Columns = dict[str, list[Any]]
 """The rows of a micro-batch: floats with NaN if missing, other values with None if missing."""
 
@@ -256,7 +259,8 @@ class Keyed:
 
     def _at_once(self, ids: list[Any], y: Array) -> Array:
         """Return the outcomes that came with their records, except held ones."""
-        held = [self.live.is_open(id) for id in ids] if self.live.status().open else False
+        few = len(ids) < STATUS
+        held = [self.live.is_open(id) for id in ids] if few or self.live.status().open else False
         return np.where(held, np.nan, y)
 
     def _add_learned(self, answers: Answers, own: Mapping[Any, float], silent: Collection[Any] = ()) -> None:
