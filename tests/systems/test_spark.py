@@ -1,6 +1,8 @@
 """Audits, monitors, scores, fits and forecasts on a real cluster of two executors."""
 
+import datetime
 from collections.abc import Iterator
+from decimal import Decimal
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -299,3 +301,32 @@ def test_a_row_that_is_refused_says_why_and_changes_nothing(spark: Any) -> None:
         forecast(stream, key="shop", id="price", target="y", time="at")
     with pytest.raises(ValueError, match=r"^models: given some"):
         forecast(stream, key="shop", id="id", target="y", time="at", models={"mine": object()})
+
+
+def test_keys_of_any_type_come_back_as_they_were(spark: Any) -> None:
+    from swapcal.adapters.spark import forecast
+
+    zone = datetime.UTC
+    values: dict[str, list[Any]] = {
+        "bigint": [2**60 + 1, None, -3],
+        "float": [0.1, None, 2.5],
+        "double": [0.1, 1e300, float("nan")],
+        "decimal(20, 3)": [Decimal("1.500"), None, Decimal("-2.000")],
+        "string": ["a", "", 'ü"\\'],
+        "boolean": [True, False, None],
+        "date": [datetime.date(2024, 1, 1), None, datetime.date(1900, 1, 1)],
+        "timestamp": [datetime.datetime(2023, 11, 5, hour, 30, 0, 123456, zone) for hour in (5, 6)] + [None],
+        "timestamp_ntz": [datetime.datetime(2023, 11, 5, 1, 30), None, datetime.datetime(1960, 1, 1)],
+        "binary": [bytearray(b"\xff\0"), bytearray(b""), None],
+    }
+    keys = [f"k{j}" for j in range(len(values))]
+    schema = ", ".join(f"{name} {kind}" for name, kind in zip(keys, values, strict=True))
+    each_key = [*zip(*values.values(), strict=True)]
+    rows = [(*key, 3 * time + k, float(time), 1.0, None) for time in (1, 2) for k, key in enumerate(each_key)]
+    stream = spark.createDataFrame(rows, f"{schema}, id long, at double, price double, y double")
+    found = forecast(stream, key=keys, id="id", target="y", time="at")
+    assert [found.schema[name].dataType for name in keys] == [stream.schema[name].dataType for name in keys]
+    told, given = ({repr(row) for row in each.select(*keys, "id").collect()} for each in (found, stream))
+    assert told == given
+    states = found.groupBy(*keys).count().collect()
+    assert sorted(row["count"] for row in states) == [2, 2, 2]
