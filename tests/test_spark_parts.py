@@ -192,15 +192,15 @@ class Store:
 
     @property
     def stamp(self) -> bytes:
-        return bytes(self.maps["heads"][KEY][0])
+        return bytes(self.maps["head"][KEY][0])
 
     @property
     def rows(self) -> list[bytes]:
-        return list(self.maps["heads"][KEY][2])
+        return list(self.maps["head"][KEY][2])
 
     @property
     def clock(self) -> float:
-        return float(self.maps["wholes"][KEY][1])
+        return float(self.maps["live"][KEY][1])
 
 
 class KeptKey(forecasting.Kept):
@@ -288,13 +288,13 @@ def test_a_small_key_is_written_whole_when_it_is_not_in_memory(no_memory: None) 
 
 def test_a_damaged_state_is_refused(no_memory: None) -> None:
     first, second = keyed_batches(2)
-    for name, place in (("wholes", 0), ("heads", 2)):
+    for name, place in (("live", 0), ("head", 2)):
         store = Store()
         played(keeper(store, 0), first)
         entry = [*store.maps[name][KEY]]
-        damaged = entry[place] if name == "wholes" else entry[place][0]
+        damaged = entry[place] if name == "live" else entry[place][0]
         damaged = damaged[:-1] + bytes([damaged[-1] ^ 1])
-        entry[place] = damaged if name == "wholes" else [damaged]
+        entry[place] = damaged if name == "live" else [damaged]
         store.maps[name][KEY] = tuple(entry)
         with pytest.raises(ArchiveError, match=r"^state of key \('a',\): given contents that do not match"):
             played(keeper(store, 0), second)

@@ -72,8 +72,9 @@ class Kept:
     ) -> None:
         self._manner, self._settings, self._beside = Manner(roles, remember), settings, beside
         key = ", ".join(f"part{k} string" for k in range(parts))
-        self._heads = handle.getMapState("heads", key, "stamp binary, since bigint, rows array<binary>")
-        self._wholes = handle.getMapState("wholes", key, "content binary, clock double")
+        # Up to 0.3.0 these were values of single keys: Spark refuses such a checkpoint because of the names.
+        self._heads = handle.getMapState("head", key, "stamp binary, since bigint, rows array<binary>")
+        self._wholes = handle.getMapState("live", key, "content binary, clock double")
         self._read_rows = READ_ROWS[settings.get("size", FULL)]
 
     def play(self, key: Key, rows: Columns) -> Answers:
