@@ -15,6 +15,8 @@ pytest.importorskip("pyspark")
 pytest.importorskip("sklearn")
 
 import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql.streaming import StatefulProcessor
 
 from swapcal import Audit, Live, Monitor, SwapClassifier
 from tests.systems import spark_events, spark_session
@@ -330,3 +332,35 @@ def test_keys_of_any_type_come_back_as_they_were(spark: Any) -> None:
     assert told == given
     states = found.groupBy(*keys).count().collect()
     assert sorted(row["count"] for row in states) == [2, 2, 2]
+
+
+class OneValue(StatefulProcessor):  # type: ignore[misc]
+    """Keeps a value for each key, as forecasts did up to version 0.3.0."""
+
+    def init(self, handle: Any) -> None:
+        self._head = handle.getValueState("head", "stamp binary, since bigint")
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
+        self._head.update((b"stamp", 0))
+        yield from ()
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_checkpoint_of_earlier_versions_is_refused(spark: Any, tmp_path: Path) -> None:
+    """Else its keys would begin anew without notice."""
+    from pyspark.errors import StreamingQueryException
+
+    from swapcal.adapters.spark.forecasting import ROCKSDB, STORE
+
+    rows = spark_events.events(40)
+    spark_events.write(tmp_path / "in", rows, files=1)
+    spark.conf.set(STORE, ROCKSDB)
+    stream = spark.readStream.schema(spark_events.SCHEMA).parquet(str(tmp_path / "in"))
+    earlier = stream.groupBy("shop").transformWithStateInPandas(OneValue(), "shop string", "append", "none")
+    writing = earlier.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    writing.trigger(availableNow=True).start().awaitTermination()
+    pq.write_table(pa.Table.from_pandas(rows, preserve_index=False), tmp_path / "in" / "later.parquet")
+    with pytest.raises(StreamingQueryException, match="STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE"):
+        spark_events.answers(spark, tmp_path).awaitTermination()
