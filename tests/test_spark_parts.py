@@ -240,7 +240,7 @@ def no_memory() -> Any:
 def test_what_is_kept_goes_on_from_memory_or_from_the_store(
     most: int, read: int, remember: bool, no_memory: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An archive is written after every batch, now and then, or never; memory is lost in between, or not."""
+    """The whole is written after every batch, now and then, or never; memory is lost in between, or not."""
     monkeypatch.setattr(forecasting, "ROWS", most)
     monkeypatch.setattr(forecasting, "READ_ROWS", {"full": read})
     by_heart, forgetful, always = Store(), Store(), Store()

@@ -189,7 +189,7 @@ def forecast(
 
     Within a micro-batch the rows of a key are sorted by time, at equal times forecasts before outcomes, then by id; a
     late row, after a later one of an earlier micro-batch, gets the time of that one. State is kept with the
-    checkpoint as swapcal's archive: a query that is killed and restarted continues bit for bit, and with a sink that
+    checkpoint under a checksum: a query that is killed and restarted continues bit for bit, and with a sink that
     writes each micro-batch once (files, Delta, `foreachBatch` by batch id) every answer appears once.
 
     The guarantees of `Live` hold for each key separately.
