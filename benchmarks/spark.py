@@ -12,8 +12,9 @@ records which wait for their outcome, pickled between micro-batches. Told are th
 first micro-batch, in which keys are new and workers start.
 
 Many keys: the same columns, outcomes with their records, two micro-batches of three records of each key, the small
-`Live`; each contender plays the stream once. Told are the state of a key in the store's files, and the most memory that
-all processes had together. 100,000 keys: ``--only many-keys --keys 100000 --alone --master "local[2]"``.
+`Live`; each contender plays the stream once, river's models both key by key and in groups of keys as ours are. Told are
+the state of a key in the store's files, and the most memory that all processes had together. 100,000 keys:
+``--only many-keys --keys 100000 --alone --master "local[2]"``.
 
 Spark SQL computes per level Σ1, Σp, Σy, g = Σ(y − p)x and the
 upper triangles of G = Σxxᵀ and H = Σp(1 − p)xxᵀ: the sums the audit keeps, of features as they are. The audit also
@@ -31,6 +32,8 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -40,11 +43,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as papq
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as sql
 from pyspark.sql.streaming import StatefulProcessor
 
 from swapcal import SwapClassifier
 from swapcal.adapters.spark import audit, forecast, score
-from swapcal.adapters.spark.forecasting import ROCKSDB, STORE
+from swapcal.adapters.spark.forecasting import GROUPS, ROCKSDB, STORE
 
 ROUNDS, BESIDE = 3, 40
 NUMBERS, CATEGORIES = [f"x{j}" for j in range(9)], {"c0": 3, "c1": 7, "c2": 12, "c3": 30}
@@ -55,6 +59,7 @@ CONTENDERS = RIVER, FULL, SMALL, NONE = (
     "swapcal, small",
     "no model, a kilobyte of state",
 )
+RIVER_GROUPS = "river, keys in groups as ours are"
 ANSWER = "key bigint, id bigint, p double"
 TICKS, PAGE = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
 
@@ -238,6 +243,26 @@ class RiverModels(StatefulProcessor):
         pass
 
 
+class RiverGroups(RiverModels):
+    """The same models for groups of keys, whose outcomes come with their records: one frame in and out for each."""
+
+    def init(self, handle: Any) -> None:
+        self._state = handle.getMapState("models", "key bigint", "content binary")
+
+    def handleInputRows(self, group: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:
+        batch = pd.concat(list(rows), ignore_index=True).sort_values(["key", "at", "id"], ignore_index=True)
+        records = batch[[*NUMBERS, *CATEGORIES]].to_dict("records")
+        p = []
+        for key, own in groupby(zip(batch["key"].tolist(), records, batch["y"].tolist(), strict=True), itemgetter(0)):
+            kept = self._state.getValue((key,))
+            model = pickle.loads(bytes(kept[0])) if kept else self._fresh()
+            for _, record, y in own:
+                p.append(model.predict_proba_one(record).get(True, 0.5))
+                model.learn_one(record, bool(y))
+            self._state.updateValue((key,), (pickle.dumps(model),))
+        yield pd.DataFrame({"key": batch["key"], "id": batch["id"], "p": p})
+
+
 class NoModel(StatefulProcessor):
     """What the operator costs by itself: a kilobyte is read and written for each key, and one half is forecast."""
 
@@ -310,8 +335,13 @@ def keyed(
     def swapcal(stream: Any, size: str) -> Any:
         return forecast(stream, key="key", id="id", target="y", time="at", beside=min(shape.keys, BESIDE), size=size)
 
+    def river_groups(stream: Any) -> Any:
+        grouped = stream.withColumn("group", sql.pmod(sql.xxhash64("key"), sql.lit(GROUPS))).groupBy("group")
+        return grouped.transformWithStateInPandas(RiverGroups(), ANSWER, "append", "none")
+
     contenders = {
         RIVER: lambda: run(river),
+        RIVER_GROUPS: lambda: run(river_groups),
         FULL: lambda: run(lambda stream: swapcal(stream, "full")),
         SMALL: lambda: run(lambda stream: swapcal(stream, "small")),
         NONE: lambda: run(nothing),
@@ -410,7 +440,7 @@ def main() -> None:
         if options.only in (None, "keyed-at-once"):
             keyed(spark, folder, late=False)
         if options.only in (None, "many-keys"):
-            names = (SMALL,) if options.alone else (RIVER, SMALL, NONE)
+            names = (SMALL,) if options.alone else (RIVER, RIVER_GROUPS, SMALL, NONE)
             keyed(spark, folder, False, Shape(options.keys, per_key=3, triggers=2), names, rounds=1)
         if options.only in (None, "scores"):
             scores(spark, folder, options.rows, options.features)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import os
 import pickle
@@ -15,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swapcal import Forecaster, archive
+from swapcal import Forecaster, Live, archive
 from swapcal.archive import (
     NAMES,
     TEXT,
@@ -37,6 +38,7 @@ from swapcal.archive import (
 )
 from swapcal.engine.forecaster import FILE
 from swapcal.kernels.state import Memory
+from swapcal.live.state import FILE as LIVE
 from tests.checks import snapshot, stream
 
 
@@ -534,3 +536,18 @@ def test_a_state_that_could_not_be_read_again_is_not_written(saved):
         forecaster.save(path)
     assert path.read_bytes() == before
     assert os.listdir(path.parent) == [path.name]
+
+
+def test_bytes_without_a_checksum_hold_the_same_state() -> None:
+    live = Live(size="small")
+    live.run([{"shop": "ab"[k % 2], "price": k / 7} for k in range(40)], [k % 3 == 0 for k in range(40)])
+    state = live.to_state()
+    content = archive.dumped(LIVE, state)
+    found = archive.loaded(content, LIVE)
+    assert json.dumps(found.manifest) == json.dumps(state.manifest)
+    assert found.arrays.keys() == state.arrays.keys()
+    for name, array in state.arrays.items():
+        assert (found.arrays[name].dtype, found.arrays[name].flags.writeable) == (array.dtype, True)
+        np.testing.assert_array_equal(found.arrays[name], array, err_msg=name)
+    with pytest.raises(archive.ArchiveError, match=r"given live format version 6, expected 7"):
+        archive.loaded(content, dataclasses.replace(LIVE, version=LIVE.version + 1))

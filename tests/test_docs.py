@@ -56,8 +56,8 @@ def test_every_file_the_pages_name_exists(page):
         assert list(ROOT.glob(path)), path
 
 
-def test_the_changelog_begins_with_this_release():
-    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+def test_the_newest_release_in_the_changelog_is_this_one():
+    newest = re.search(r"^## (\d\S*)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert newest is not None
     assert newest[1] == swapcal.__version__
 

@@ -21,6 +21,7 @@ from swapcal.adapters.spark import audit, fit, forecast, forecasting, monitor, s
 from swapcal.adapters.spark.keyed import MATURES, TIME, EventRoles, Keyed, Manner, columns_of, packed, unpacked
 from swapcal.adapters.spark.models import CLOCK, _order
 from swapcal.adapters.spark.parts import PROBABILITY, Faults
+from swapcal.archive import ArchiveError
 from swapcal.audit.rows import Encoder
 from swapcal.features.encoder import Scales
 from swapcal.features.sources import Number
@@ -168,39 +169,48 @@ def test_a_late_record_counts_as_of_now() -> None:
     assert (late["time"].tolist(), keyed.clock) == ([3.0], 5.0)
 
 
+KEY = ("a",)
+
+
 class Store:
     """Stands in for Spark's state of one key."""
 
     def __init__(self) -> None:
-        self.values: dict[str, Any] = {}
-        self.rows: list[Any] = []
+        self.maps: dict[str, dict[Any, Any]] = {}
 
-    def getValueState(self, name: str, schema: str) -> Any:
-        store, own = self.values, name
+    def getMapState(self, name: str, key: str, value: str) -> Any:
+        own = self.maps.setdefault(name, {})
 
-        class Value:
-            def get(self) -> Any:
-                return store.get(own)
+        class Map:
+            def getValue(self, key: Any) -> Any:
+                return own.get(key)
 
-            def update(self, value: Any) -> None:
-                store[own] = value
+            def updateValue(self, key: Any, value: Any) -> None:
+                own[key] = value
 
-        return Value()
+        return Map()
 
-    def getListState(self, name: str, schema: str) -> Any:
-        store = self.rows
+    @property
+    def stamp(self) -> bytes:
+        return bytes(self.maps["head"][KEY][0])
 
-        class Rows:
-            def get(self) -> Any:
-                return iter(store)
+    @property
+    def rows(self) -> list[bytes]:
+        return list(self.maps["head"][KEY][2])
 
-            def appendValue(self, value: Any) -> None:
-                store.append(value)
+    @property
+    def clock(self) -> float:
+        return float(self.maps["live"][KEY][1])
 
-            def clear(self) -> None:
-                store.clear()
 
-        return Rows()
+class KeptKey(forecasting.Kept):
+    """One key of a group."""
+
+    def play(self, rows: Any) -> Any:
+        return super().play(KEY, rows)
+
+    def state(self) -> forecasting.KeyState:
+        return self._state(KEY)
 
 
 KEPT = EventRoles("id", "y", ("price", "colour"), matures=True, numbered=True)
@@ -215,7 +225,7 @@ def keyed_batches(parts: int) -> list[pd.DataFrame]:
 
 
 def keeper(store: Store, beside: int, remember: bool = True) -> Any:
-    return forecasting.Kept(store, KEPT, spark_events.SETTINGS, remember, beside)
+    return KeptKey(store, KEPT, spark_events.SETTINGS, remember, beside, 1)
 
 
 @pytest.fixture
@@ -230,9 +240,9 @@ def no_memory() -> Any:
 def test_what_is_kept_goes_on_from_memory_or_from_the_store(
     most: int, read: int, remember: bool, no_memory: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An archive is written after every batch, now and then, or never; memory is lost in between, or not."""
+    """The whole is written after every batch, now and then, or never; memory is lost in between, or not."""
     monkeypatch.setattr(forecasting, "ROWS", most)
-    monkeypatch.setattr(forecasting, "READ_ROWS", read)
+    monkeypatch.setattr(forecasting, "READ_ROWS", {"full": read})
     by_heart, forgetful, always = Store(), Store(), Store()
     memories: dict[Store, dict[bytes, Any]] = {store: {} for store in (by_heart, forgetful, always)}
     for number, batch in enumerate(keyed_batches(6)):
@@ -247,7 +257,7 @@ def test_what_is_kept_goes_on_from_memory_or_from_the_store(
     assert (len(by_heart.rows) > 0) == (most > 0)
     assert (len(always.rows) > 0) == (read > 0), "what must be read anyway is written as a whole, if there is much"
     monkeypatch.setattr(forecasting, "BESIDE", {})
-    states = [keeper(store, 0, remember)._state().keyed.live.to_state() for store in memories]
+    states = [keeper(store, 0, remember).state().keyed.live.to_state() for store in memories]
     assert (states[0].arrays["labelled.y"].size > 0) == remember
     for name, array in states[0].arrays.items():
         for other in states[1:]:
@@ -259,21 +269,60 @@ def test_a_key_that_is_rows_so_far_keeps_its_settings(no_memory: None) -> None:
     for each in (store, other):
         played(keeper(each, 0), first)
     assert len(store.rows) == 1
-    restarted = forecasting.Kept(store, KEPT, {**spark_events.SETTINGS, "seed": 5}, True, 0)
+    restarted = KeptKey(store, KEPT, {**spark_events.SETTINGS, "seed": 5}, True, 0, 1)
     pd.testing.assert_frame_equal(played(restarted, second), played(keeper(other, 0), second))
 
 
-def test_what_earlier_versions_kept_is_read(no_memory: None) -> None:
-    """They did not compress."""
-    store, other, (first, second, third) = Store(), Store(), keyed_batches(3)
-    for each in (store, other):
-        played(keeper(each, 0), first)
-        played(keeper(each, 0), second)
-    content, clock = store.values["live"]
-    store.values["live"] = forecasting._expanded(content), clock
-    store.rows[:] = [(forecasting._expanded(entry),) for (entry,) in store.rows]
-    assert store.values["live"] != other.values["live"]
-    pd.testing.assert_frame_equal(played(keeper(store, 0), third), played(keeper(other, 0), third))
+def test_a_small_key_is_written_whole_when_it_is_not_in_memory(no_memory: None) -> None:
+    small = {**spark_events.SETTINGS, "groups": [], "size": "small"}
+    store, other = Store(), Store()
+    memory: dict[bytes, Any] = {}
+    for batch in keyed_batches(4):
+        told = played(KeptKey(store, KEPT, small, True, 0, 1), batch)
+        assert not store.rows
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(forecasting, "BESIDE", memory)
+            pd.testing.assert_frame_equal(told, played(KeptKey(other, KEPT, small, True, 8, 1), batch))
+    assert other.rows, "a key in memory is written as rows"
+
+
+def test_a_damaged_state_is_refused(no_memory: None) -> None:
+    first, second = keyed_batches(2)
+    for name, place in (("live", 0), ("head", 2)):
+        store = Store()
+        played(keeper(store, 0), first)
+        entry = [*store.maps[name][KEY]]
+        damaged = entry[place] if name == "live" else entry[place][0]
+        damaged = damaged[:-1] + bytes([damaged[-1] ^ 1])
+        entry[place] = damaged if name == "live" else [damaged]
+        store.maps[name][KEY] = tuple(entry)
+        with pytest.raises(ArchiveError, match=r"^state of key \('a',\): given contents that do not match"):
+            played(keeper(store, 0), second)
+
+
+def test_a_group_is_played_key_by_key(no_memory: None) -> None:
+    rows = spark_events.events(150)
+    rows[TIME], rows[MATURES] = (rows[name].map(pd.Timestamp.timestamp) for name in ("at", "known"))
+    rows["id"] = rows["id"].astype(str)
+    rows["__key0"] = rows["shop"].where(rows["shop"] == "a", None)
+    names = ["__key0", "id", "y", TIME, MATURES, "price", "colour"]
+    work = forecasting._Forecasts(["__key0"], names, KEPT, spark_events.SETTINGS, True, 8, 1)
+    work.init(Store())
+    parts = [rows[names].iloc[part] for part in np.array_split(np.arange(len(rows)), 3)]
+    frames = [next(work.handleInputRows((0,), iter([part.iloc[:9], part.iloc[9:]]), None)) for part in parts]
+    answers = pd.concat(frames, ignore_index=True)
+    assert frames[0].columns.tolist()[:3] == ["__key0", "id", TIME]
+    issued = answers[answers["event"] == "forecast"]
+    expected = spark_events.expected(spark_events.events(150))
+    assert dict(zip(issued["id"], zip(issued["p"], issued["mean"], strict=True), strict=True)) == expected
+    shops = rows[rows["price"].notna()].set_index("id")["shop"]
+    assert {
+        (key if isinstance(key, str) else None, shops[str(id)])
+        for key, id in zip(issued["__key0"], issued["id"], strict=True)
+    } == {
+        ("a", "a"),
+        (None, "b"),
+    }
 
 
 def test_a_batch_played_again_starts_from_what_the_store_holds(no_memory: None) -> None:
@@ -293,12 +342,10 @@ def test_a_key_that_failed_is_read_again(no_memory: None, monkeypatch: pytest.Mo
     played(keeper(store, 8), first)
     keeping = keeper(store, 8)
     with monkeypatch.context() as patch:
-        patch.setattr(keeping._head, "update", lambda value: 1 / 0)
-        before = [*store.rows]
+        patch.setattr(keeping._heads, "updateValue", lambda key, value: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             played(keeping, second)
     assert not forecasting.BESIDE
-    store.rows[:] = before  # Spark drops what a failed task wrote
     assert set(played(keeper(store, 8), second)["event"]) == {"forecast", "learned"}
 
 
@@ -308,7 +355,7 @@ def test_memory_holds_no_more_keys_than_it_may(no_memory: None) -> None:
     for number, store in enumerate(stores):
         played(keeper(store, 3), first.assign(price=first["price"] + number))
     assert len(forecasting.BESIDE) == 3
-    held = {bytes(store.values["head"][0]) for store in stores}
+    held = {store.stamp for store in stores}
     assert {*forecasting.BESIDE} < held
 
 
@@ -324,7 +371,7 @@ def answers_from(store: Store, memory: bool, batch: pd.DataFrame, **other: Any) 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(forecasting, "BESIDE", forecasting.BESIDE if memory else {})
         how = {"roles": KEPT, "settings": spark_events.SETTINGS, "remember": True, "beside": 8} | other
-        return played(forecasting.Kept(copy.deepcopy(store), **how), batch)
+        return played(KeptKey(copy.deepcopy(store), **how, parts=1), batch)
 
 
 @pytest.mark.parametrize(
@@ -350,15 +397,6 @@ def test_a_query_started_again_with_other_columns_goes_on_from_memory_as_from_th
     assert "forecast" in set(expected["event"])
 
 
-def test_what_an_earlier_version_kept_goes_on(no_memory: None) -> None:
-    """It kept an archive alone, and a key without the rest would begin anew."""
-    store, (first, second) = Store(), keyed_batches(2)
-    played(keeper(store, 8), first)
-    expected = answers_from(store, True, second)
-    del store.values["head"]
-    pd.testing.assert_frame_equal(answers_from(store, False, second), expected)
-
-
 def test_a_stamp_tells_the_clock(no_memory: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """A repeated outcome moves the clock and nothing else; undone, it must be undone in memory too."""
     monkeypatch.setattr(forecasting, "ROWS", 0)
@@ -368,14 +406,15 @@ def test_a_stamp_tells_the_clock(no_memory: None, monkeypatch: pytest.MonkeyPatc
     settled = batch[batch["y"].notna()].iloc[[0]].assign(price=np.nan, colour=None)
     settled[TIME] = batch[TIME].max() + 1e6
     played(keeper(store, 8), settled)
-    assert keeper(before, 8)._state().keyed.clock == before.values["live"][1] == batch[TIME].max()
+    assert keeper(before, 8).state().keyed.clock == before.clock == batch[TIME].max()
 
 
 def test_keys_with_one_history_share_no_live(no_memory: None) -> None:
     one, other, batches = Store(), Store(), keyed_batches(3)
     for store in (one, other):
         played(keeper(store, 8), batches[0])
-    other.values.update(one.values)  # as in a copy of the checkpoint
+    for name, own in one.maps.items():  # as in a copy of the checkpoint
+        other.maps[name].update(own)
     for batch in batches[1:]:
         expected = answers_from(other, False, batch)
         for store in (one, other):
@@ -402,7 +441,7 @@ def test_a_key_whose_rows_cannot_be_played_is_not_kept(no_memory: None, monkeypa
         patch.setattr(Keyed, "_add_learned", lambda *_: 1 / 0)  # when it has learned already
         with pytest.raises(ZeroDivisionError):
             played(keeper(store, 8), batches[2])
-    assert (store.values, store.rows) == (before.values, before.rows)
+    assert store.maps == before.maps
     pd.testing.assert_frame_equal(played(keeper(store, 8), batches[2]), expected)
 
 

@@ -613,6 +613,26 @@ def unpacked(content: bytes, kind: Kind) -> State:
     return unpack(io.BytesIO(content), kind)
 
 
+def dumped(kind: Kind, state: State) -> bytes:
+    """Return a state as bytes without a checksum, faster than `packed`, for stores that have checksums."""
+    described = [[name, array.dtype.newbyteorder("<").str, array.shape] for name, array in state.arrays.items()]
+    identity = {"kind": kind.name, "version": kind.version, "format": FORMAT, "digest": None}
+    head = json.dumps(identity | {"settings": state.manifest, "arrays": described}).encode()
+    parts = [array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes() for array in state.arrays.values()]
+    return b"".join([len(head).to_bytes(8, "little"), head, *parts])
+
+
+def loaded(content: bytes, kind: Kind) -> State:
+    """Return the state in bytes that `dumped` returned; kind and version are compared, the contents are trusted."""
+    end = 8 + int.from_bytes(content[:8], "little")
+    manifest, arrays = json.loads(content[8:end]), {}
+    _check_identity(manifest, kind)
+    for name, dtype, shape in manifest["arrays"]:
+        array: AnyArray = np.ndarray(shape, dtype, content, end)
+        arrays[name], end = array.astype(array.dtype.newbyteorder("=")), end + array.nbytes
+    return State(arrays, manifest["settings"])
+
+
 def unpack(file: BinaryIO, kind: Kind) -> State:
     """Return the state in a container of this kind: names and sizes first, then data, then consistency."""
     try:

@@ -1,4 +1,4 @@
-"""deploy/ by the tools that read it: promtool, a schema, systemd; and the steps of the image in a fresh root."""
+"""deploy/ by the tools that read it: promtool, a schema; the steps of the image, and systemd, in a fresh root."""
 
 import json
 import os
@@ -12,6 +12,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -128,7 +129,7 @@ class Image:
 
     def _from(self, image: str) -> None:
         assert image == "python:3.11-slim"
-        packages = "--include=python3,python3-pip,python-is-python3,ca-certificates"
+        packages = "--include=python3,python3-pip,python-is-python3,ca-certificates,systemd"
         ran(tool("debootstrap"), "--variant=minbase", packages, "bookworm", self.root)
         for name in ("/etc/resolv.conf", "/etc/hosts", "/etc/pip.conf", "/etc/ssl/certs/ca-certificates.crt"):
             if Path(name).exists():
@@ -157,9 +158,6 @@ class Image:
     def _entrypoint(self, text: str) -> None:
         self.commands["entrypoint"] = json.loads(text)
 
-    def _cmd(self, text: str) -> None:
-        self.commands["cmd"] = json.loads(text)
-
     def _healthcheck(self, text: str) -> None:
         self.commands["health"] = shlex.split(text.partition("CMD ")[2])
 
@@ -169,24 +167,25 @@ class Image:
     _volume = _expose = _stopsignal = _ignored
 
 
-@pytest.fixture
-def image(tmp_path: Path) -> Iterator[Image]:
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Image]:
     if os.geteuid() != 0:
         pytest.skip("only root can change the root directory")
     tool("debootstrap")
-    root = tmp_path / "root"
+    root = tmp_path_factory.mktemp("image") / "root"
     root.mkdir()
-    yield Image(root)
+    image = Image(root)
+    image.build((DEPLOY / "Dockerfile").read_text(encoding="utf-8"))
+    yield image
     shutil.rmtree(root)
 
 
 def test_the_steps_of_the_image_work_in_a_fresh_root(image: Image) -> None:
-    image.build((DEPLOY / "Dockerfile").read_text(encoding="utf-8"))
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = str(found.getsockname()[1])
     health = [part.replace("8000", port) for part in image.commands["health"]]
-    command = [*image.commands["entrypoint"], *image.commands["cmd"], "--port", port]
+    command = [*image.commands["entrypoint"], "--port", port]
     log = image.root.parent / "log"
     with open(log, "wb") as output:
         service = subprocess.Popen(image.inside(*command), stdout=output, stderr=output)
@@ -196,13 +195,7 @@ def test_the_steps_of_the_image_work_in_a_fresh_root(image: Image) -> None:
             assert service.poll() is None, log.read_text()
             assert time.monotonic() < deadline, "the health check did not succeed in time"
             time.sleep(0.5)
-        store = ["--store", "/data/forecasts.db"]
-        token = subprocess.run(
-            image.inside("swapcal", "token", "create", *store, "--scope", "read"),
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.strip()
+        token = ran(*image.inside("swapcal", "token", "create", "--scope", "read")).splitlines()[0]
         request = urllib.request.Request(
             f"http://127.0.0.1:{port}/metrics", headers={"Authorization": f"Bearer {token}"}
         )
@@ -214,3 +207,132 @@ def test_the_steps_of_the_image_work_in_a_fresh_root(image: Image) -> None:
         service.terminate()
         service.wait(60)
     assert service.returncode == 0
+
+
+BOOT = """
+mount --make-rprivate /
+mount --bind {root} {root} && cd {root}
+mount -t proc proc proc && mount -t sysfs sysfs sys && mount -t cgroup2 none sys/fs/cgroup
+mount -t tmpfs tmpfs run && mount -t tmpfs tmpfs tmp && mount --rbind /dev dev
+mkdir -p run/host && pivot_root . run/host && umount -l /run/host
+exec env -i container=other PATH=/usr/sbin:/usr/bin:/sbin:/bin /lib/systemd/systemd --log-target=console
+"""
+
+
+INTO = ("--mount", "--uts", "--ipc", "--pid", "--cgroup", "--root", "--wd=/")
+
+
+class Booted:
+    """A root directory whose systemd is process 1 of namespaces of its own; only the network is shared."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.log = root, root.parent / "boot.log"
+        kinds = Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup")
+        self.process: subprocess.Popen[bytes] | None = None
+        self.group = next((top for top in kinds if (top / "cgroup.procs").exists()), kinds[0]) / f"boot-{os.getpid()}"
+
+    def start(self) -> None:
+        try:
+            self.group.mkdir()
+        except OSError as error:
+            pytest.skip(f"no group of processes can be made here: {error}")
+        enter = f"echo 0 > {self.group}/cgroup.procs && exec unshare -pmuiC --fork --kill-child sh -ec '{BOOT}'"
+        with open(self.log, "wb") as output:
+            command = ["sh", "-c", enter.format(root=self.root)]
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+        deadline = time.monotonic() + 20.0
+        while self.run("systemctl", "is-system-running", "--wait").strip() not in ("running", "degraded"):
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                pytest.skip(f"systemd does not start here: {self.log.read_text()[-500:]}")
+            time.sleep(0.2)
+
+    def run(self, *command: str) -> str:
+        """Return the output of a command inside."""
+        assert self.process is not None
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        into = ["nsenter", f"--target={children[0] if children else 0}", *INTO, *command]
+        return subprocess.run(into, capture_output=True, text=True, check=False).stdout
+
+    def property(self, name: str) -> str:
+        return self.run("systemctl", "show", f"--property={name}", "--value", "swapcal").strip()
+
+    def stop(self) -> None:
+        if self.process is None:
+            return
+        self.process.kill()  # and with it process 1, and with that all others
+        self.process.wait(20)
+        for folder, *_ in os.walk(self.group, topdown=False):
+            for _ in range(100):
+                try:
+                    os.rmdir(folder)
+                    break
+                except OSError:  # the last processes in it are ending
+                    time.sleep(0.05)
+
+
+@pytest.fixture
+def booted(image: Image) -> Iterator[Booted]:
+    for name in ("unshare", "nsenter"):
+        tool(name)
+    (image.root / "opt/swapcal/bin").mkdir(parents=True)
+    (image.root / "opt/swapcal/bin/swapcal").symlink_to(ran(*image.inside("which", "swapcal")).strip())
+    ran("chroot", image.root, "userdel", "swapcal")  # that of the image; the unit makes one of its own
+    booted = Booted(image.root)
+    try:
+        booted.start()
+        yield booted
+    finally:
+        booted.stop()
+
+
+PLACES = "/etc /usr /opt /home /root /var/lib /proc/sys /var/lib/swapcal /var/cache/swapcal /tmp"
+WRITABLE = {"/var/lib/swapcal", "/var/cache/swapcal", "/tmp"}
+
+
+def test_systemd_runs_the_unit_restarts_it_and_stops_it(booted: Booted) -> None:
+    """The unit as it is, but for the port; the kernels in its cache are those of the image."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = str(found.getsockname()[1])
+    unit = (DEPLOY / "swapcal.service").read_text(encoding="utf-8").replace("--port 8000", f"--port {port}")
+    (booted.root / "etc/systemd/system/swapcal.service").write_text(unit, encoding="utf-8")
+    booted.run("systemctl", "daemon-reload")
+    booted.run("systemctl", "start", "swapcal")
+    answers(port, "/readyz")
+    answers(port, "/v1/forecasters", "POST", name="flights")
+    answers(port, "/v1/forecasters/flights/forecasts", "POST", id="a", record={"hour": 17})
+
+    process = booted.property("MainPID")
+    assert int(booted.run("stat", "--format=%u", f"/proc/{process}")) > 0
+    probe = f"for d in {PLACES}; do (echo > $d/probe && rm $d/probe && echo $d) 2>/dev/null; done"
+    inside = ["nsenter", f"--target={process}", "--mount", "--root", "--wd=/"]
+    assert {*booted.run(*inside, "sh", "-c", probe).split()} == WRITABLE, (
+        "root could write there, as that service sees it"
+    )
+    assert not Path(f"{booted.root}/tmp/probe").exists()
+
+    booted.run("sh", "-c", f"kill -9 {process}")
+    time.sleep(1.0)
+    answers(port, "/readyz")
+    assert booted.property("NRestarts") == "1"
+    assert answers(port, "/v1/forecasters/flights/outcomes/a", "PUT", y=1)["state"] == "learned"
+
+    booted.run("systemctl", "stop", "swapcal")
+    ended = [booted.property(name) for name in ("ActiveState", "Result", "ExecMainStatus")]
+    assert ended == ["inactive", "success", "0"], booted.log.read_text()
+
+
+def answers(port: str, path: str, method: str = "GET", **body: object) -> dict[str, Any]:
+    """Return the answer of a service, which may just be starting."""
+    content = json.dumps(body).encode() if body else None
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", content, headers, method=method)
+    deadline = time.monotonic() + 60.0
+    while True:
+        try:
+            with urllib.request.urlopen(request) as answer:
+                text = answer.read()
+                return dict(json.loads(text)) if text.startswith(b"{") else {}
+        except OSError:
+            assert time.monotonic() < deadline, f"{path} did not answer in time"
+            time.sleep(0.2)

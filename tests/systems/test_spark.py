@@ -1,6 +1,8 @@
 """Audits, monitors, scores, fits and forecasts on a real cluster of two executors."""
 
+import datetime
 from collections.abc import Iterator
+from decimal import Decimal
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,8 @@ pytest.importorskip("pyspark")
 pytest.importorskip("sklearn")
 
 import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql.streaming import StatefulProcessor
 
 from swapcal import Audit, Live, Monitor, SwapClassifier
 from tests.systems import spark_events, spark_session
@@ -299,3 +303,64 @@ def test_a_row_that_is_refused_says_why_and_changes_nothing(spark: Any) -> None:
         forecast(stream, key="shop", id="price", target="y", time="at")
     with pytest.raises(ValueError, match=r"^models: given some"):
         forecast(stream, key="shop", id="id", target="y", time="at", models={"mine": object()})
+
+
+def test_keys_of_any_type_come_back_as_they_were(spark: Any) -> None:
+    from swapcal.adapters.spark import forecast
+
+    zone = datetime.UTC
+    values: dict[str, list[Any]] = {
+        "bigint": [2**60 + 1, None, -3],
+        "float": [0.1, None, 2.5],
+        "double": [0.1, 1e300, float("nan")],
+        "decimal(20, 3)": [Decimal("1.500"), None, Decimal("-2.000")],
+        "string": ["a", "", 'ü"\\'],
+        "boolean": [True, False, None],
+        "date": [datetime.date(2024, 1, 1), None, datetime.date(1900, 1, 1)],
+        "timestamp": [datetime.datetime(2023, 11, 5, hour, 30, 0, 123456, zone) for hour in (5, 6)] + [None],
+        "timestamp_ntz": [datetime.datetime(2023, 11, 5, 1, 30), None, datetime.datetime(1960, 1, 1)],
+        "binary": [bytearray(b"\xff\0"), bytearray(b""), None],
+    }
+    keys = [f"k{j}" for j in range(len(values))]
+    schema = ", ".join(f"{name} {kind}" for name, kind in zip(keys, values, strict=True))
+    each_key = [*zip(*values.values(), strict=True)]
+    rows = [(*key, 3 * time + k, float(time), 1.0, None) for time in (1, 2) for k, key in enumerate(each_key)]
+    stream = spark.createDataFrame(rows, f"{schema}, id long, at double, price double, y double")
+    found = forecast(stream, key=keys, id="id", target="y", time="at")
+    assert [found.schema[name].dataType for name in keys] == [stream.schema[name].dataType for name in keys]
+    told, given = ({repr(row) for row in each.select(*keys, "id").collect()} for each in (found, stream))
+    assert told == given
+    states = found.groupBy(*keys).count().collect()
+    assert sorted(row["count"] for row in states) == [2, 2, 2]
+
+
+class OneValue(StatefulProcessor):  # type: ignore[misc]
+    """Keeps a value for each key, as forecasts did up to version 0.3.0."""
+
+    def init(self, handle: Any) -> None:
+        self._head = handle.getValueState("head", "stamp binary, since bigint")
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
+        self._head.update((b"stamp", 0))
+        yield from ()
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_checkpoint_of_earlier_versions_is_refused(spark: Any, tmp_path: Path) -> None:
+    """Else its keys would begin anew without notice."""
+    from pyspark.errors import StreamingQueryException
+
+    from swapcal.adapters.spark.forecasting import ROCKSDB, STORE
+
+    rows = spark_events.events(40)
+    spark_events.write(tmp_path / "in", rows, files=1)
+    spark.conf.set(STORE, ROCKSDB)
+    stream = spark.readStream.schema(spark_events.SCHEMA).parquet(str(tmp_path / "in"))
+    earlier = stream.groupBy("shop").transformWithStateInPandas(OneValue(), "shop string", "append", "none")
+    writing = earlier.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    writing.trigger(availableNow=True).start().awaitTermination()
+    pq.write_table(pa.Table.from_pandas(rows, preserve_index=False), tmp_path / "in" / "later.parquet")
+    with pytest.raises(StreamingQueryException, match="STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE"):
+        spark_events.answers(spark, tmp_path).awaitTermination()

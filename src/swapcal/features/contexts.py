@@ -296,7 +296,6 @@ class Contexts(Writable):
         if not isinstance(records, list | tuple) or len(records) < 2:
             yield whole
             return
-        self._checked(*whole, learn)  # no piece is learned from if another raises
         known, cuts = set(self._columns), [0]
         for row, record in enumerate(records):
             if not known.issuperset(record):
@@ -306,6 +305,7 @@ class Contexts(Writable):
         if len(cuts) == 1:
             yield whole
             return
+        self._checked(*whole, learn)  # no piece is learned from if another raises
         for a, b in zip(cuts, [*cuts[1:], len(records)], strict=True):
             yield columns_of(records[a:b], self._ignored)
 

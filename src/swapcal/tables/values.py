@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -110,6 +110,7 @@ def unquoted(name: str) -> str | None:
     return name[1:-1] if name.strip('"') in (MISSING, OTHER) else name
 
 
+@lru_cache(1 << 14)
 def text_key(*words: str) -> int:
     """Return a 64-bit key of some words, the same in every process and on every machine; never 0.
 

@@ -2,7 +2,9 @@
 
 import copy
 import random
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from functools import reduce
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -10,22 +12,24 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, types
+from pyspark.sql import functions as sql
 from pyspark.sql.streaming import StatefulProcessor
 
 from swapcal.adapters.spark import keyed as events
 from swapcal.adapters.spark import parts
 from swapcal.adapters.spark.keyed import MATURES, TIME, Answers, Columns, EventRoles, Keyed, Manner, columns_of
 from swapcal.adapters.spark.parts import any_pandas
-from swapcal.archive import packed, unpacked
+from swapcal.archive import ArchiveError, dumped, loaded
 from swapcal.live import Live
+from swapcal.live.experts import FULL, SMALL
 from swapcal.live.state import FILE
 
-# `Kept`: the state of a key between micro-batches, in Spark's state store and in the memory of a worker.
+# `Kept`: the state of each key between micro-batches, in Spark's state store and in the memory of a worker.
 
 ROWS = 2_000
-"""Rows after which a new archive is written: replaying them takes about as long as reading an archive."""
+"""Rows after which the state is written as a whole again: replaying them takes about as long as reading it."""
 
-READ_ROWS = 500
+READ_ROWS = {FULL: 500, SMALL: 0}
 """The same for a key that is not in memory: it is read again, and its rows replayed, at each micro-batch."""
 
 BATCH = 50
@@ -35,6 +39,8 @@ BESIDE: dict[bytes, Keyed] = {}
 """Keys in the memory of this process, each under a checksum (stamp) of all its rows: an entry with the stamp of the
 store equals the state in the store, for any query, attempt or key."""
 
+Key = tuple[str | None, ...]
+
 
 class KeyState(NamedTuple):
     """The state of a key after its last micro-batch."""
@@ -42,71 +48,77 @@ class KeyState(NamedTuple):
     keyed: Keyed
     stamp: bytes
     since: int
-    """rows since the archive was written"""
+    """rows since the whole was written"""
+    rows: list[bytes]
+    """these rows, one entry for each micro-batch"""
     most: int
-    """rows since the archive after which another one is written; -1 for a key whose archive is from another release"""
+    """rows since the whole after which it is written again"""
 
 
 class Kept:
-    """Keeps a `Live` as an archive and the rows since, whose replay gives the same bits.
+    """Keeps a `Live` for each key as a whole and the rows since, whose replay gives the same bits.
 
     Parameters
     ----------
-    handle : Spark's access to the state of the current key
+    handle : Spark's access to the states of the current group of keys
     settings : of a new `Live`
     remember : whether settled ids are kept
     beside : keys to keep in the memory of this process
+    parts : number of columns of a key
     """
 
-    def __init__(self, handle: Any, roles: EventRoles, settings: dict[str, Any], remember: bool, beside: int) -> None:
+    def __init__(
+        self, handle: Any, roles: EventRoles, settings: dict[str, Any], remember: bool, beside: int, parts: int
+    ) -> None:
         self._manner, self._settings, self._beside = Manner(roles, remember), settings, beside
-        self._head = handle.getValueState("head", "stamp binary, since bigint")
-        self._archive = handle.getValueState("live", "content binary, clock double")
-        self._rows = handle.getListState("since", "rows binary")
-        self._blank = _compressed(packed(FILE, Live(**settings).to_state()))
+        key = ", ".join(f"part{k} string" for k in range(parts))
+        # Up to 0.3.0 these were values of single keys: Spark refuses such a checkpoint because of the names.
+        self._heads = handle.getMapState("head", key, "stamp binary, since bigint, rows array<binary>")
+        self._wholes = handle.getMapState("live", key, "content binary, clock double")
+        self._read_rows = READ_ROWS[settings.get("size", FULL)]
 
-    def play(self, rows: Columns) -> Answers:
-        """Process a micro-batch of the current key, and keep its new state."""
-        state, manner = self._state(), self._manner
+    def play(self, key: Key, rows: Columns) -> Answers:
+        """Process a micro-batch of a key, and keep its new state."""
+        state, manner = self._state(key), self._manner
         answers = _played(state.keyed, rows, manner)
         since = state.since + len(rows[manner.roles.id]) + BATCH
         if since > state.most:
-            content = _compressed(packed(FILE, state.keyed.live.to_state()))
-            self._archive.update((content, state.keyed.clock))
-            self._rows.clear()
-            stamp, since = _stamp(content, str(state.keyed.clock).encode()), 0
+            stamp, since, entries = self._keep(key, state.keyed), 0, list[bytes]()
         else:
             entry = _compressed(events.packed(rows, manner))
-            self._rows.appendValue((entry,))
-            stamp = _stamp(state.stamp, entry)
-        self._head.update((stamp, since))
+            stamp, entries = _stamp(state.stamp, entry), [*state.rows, entry]
+        self._heads.updateValue(key, (stamp, since, entries))
         self._put(stamp, state.keyed)
         return answers
 
-    def _state(self) -> KeyState:
-        head = self._head.get()
-        if head is None and self._archive.get() is not None:  # an earlier version kept an archive alone
-            return KeyState(self._read(), b"", 0, -1)
-        if head is None:  # a new key begins as rows after an empty state
-            self._archive.update((self._blank, -np.inf))
-            return KeyState(self._read(), _stamp(self._blank), 0, ROWS)
-        stamp, since = bytes(head[0]), int(head[1])
-        keyed = BESIDE.pop(stamp, None)  # removed: if processing fails, it no longer matches the stamp
-        return KeyState(keyed or self._read(), stamp, since, READ_ROWS if keyed is None else ROWS)
+    def _keep(self, key: Key, keyed: Keyed) -> bytes:
+        """Write a state as a whole; return its stamp."""
+        content = _compressed(dumped(FILE, keyed.live.to_state()))
+        self._wholes.updateValue(key, (content, keyed.clock))
+        return _stamp(content, str(keyed.clock).encode())
 
-    def _read(self) -> Keyed:
-        content, clock = self._archive.get()
-        live = self._live(bytes(content))
-        keyed = Keyed(live, float(clock), self._manner.roles)
-        for (entry,) in self._rows.get():
-            _played(keyed, *events.unpacked(_expanded(bytes(entry))))
+    def _state(self, key: Key) -> KeyState:
+        head = self._heads.getValue(key)
+        if head is None:
+            keyed = Keyed(Live(**copy.deepcopy(self._settings)), -np.inf, self._manner.roles)  # a monitor there is fed
+            if not self._read_rows:
+                return KeyState(keyed, b"", 0, [], 0)
+            return KeyState(keyed, self._keep(key, keyed), 0, [], ROWS)  # a new key begins as rows after an empty state
+        stamp, since, rows = bytes(head[0]), int(head[1]), [*map(bytes, head[2])]
+        known = BESIDE.pop(stamp, None)  # removed: if processing fails, it no longer matches the stamp
+        if known is not None:
+            return KeyState(known, stamp, since, rows, ROWS)
+        return KeyState(self._read(key, stamp, rows), stamp, since, rows, self._read_rows)
+
+    def _read(self, key: Key, stamp: bytes, rows: list[bytes]) -> Keyed:
+        content, clock = self._wholes.getValue(key)
+        content = bytes(content)
+        if reduce(_stamp, rows, _stamp(content, str(clock).encode())) != stamp:
+            raise ArchiveError(f"state of key {key}: given contents that do not match their checksum")
+        keyed = Keyed(Live.from_state(loaded(_expanded(content), FILE)), clock, self._manner.roles)
+        for entry in rows:
+            _played(keyed, *events.unpacked(_expanded(entry)))
         return keyed
-
-    def _live(self, content: bytes) -> Live:
-        """Return the `Live` in an archive; a new `Live` is made faster than it is read."""
-        if content == self._blank:
-            return Live(**copy.deepcopy(self._settings))  # a monitor among them is fed
-        return Live.from_state(unpacked(_expanded(content), FILE))
 
     def _put(self, stamp: bytes, keyed: Keyed) -> None:
         """Keep a key in memory and evict another, any one: keys come in turns, so the oldest is needed next."""
@@ -124,18 +136,12 @@ def _played(keyed: Keyed, rows: Columns, manner: Manner) -> Answers:
     return answers
 
 
-ZSTD = bytes.fromhex("28b52ffd")
-
-
 def _compressed(content: bytes) -> bytes:
     small: bytes = pa.compress(content, codec="zstd", asbytes=True)
     return small
 
 
 def _expanded(content: bytes) -> bytes:
-    """Return the decompressed content; that of earlier versions was not compressed."""
-    if not content.startswith(ZSTD):
-        return content
     whole: bytes = pa.input_stream(pa.BufferReader(content), compression="zstd").read()
     return whole
 
@@ -148,6 +154,8 @@ STORE = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 TIMES = types.TimestampType | types.TimestampNTZType | types.DateType
 FEATURES = types.NumericType | types.StringType | types.CharType | types.VarcharType | types.BooleanType | TIMES
+GROUPS, GROUP, PART = 256, "__group", "__key"
+"""Groups of keys by a hash, and their columns: what Spark does for each group costs as much as a model for a key."""
 ANSWERS = "p double, mean double, y double, event string, note string"
 
 
@@ -181,7 +189,7 @@ def forecast(
 
     Within a micro-batch the rows of a key are sorted by time, at equal times forecasts before outcomes, then by id; a
     late row, after a later one of an earlier micro-batch, gets the time of that one. State is kept with the
-    checkpoint as swapcal's archive: a query that is killed and restarted continues bit for bit, and with a sink that
+    checkpoint under a checksum: a query that is killed and restarted continues bit for bit, and with a sink that
     writes each micro-batch once (files, Delta, `foreachBatch` by batch id) every answer appears once.
 
     The guarantees of `Live` hold for each key separately.
@@ -211,15 +219,23 @@ def forecast(
     if settings.get("models"):
         raise ValueError("models: given some, expected none: they could not be kept with the state")
     Live(**settings)  # raises what is wrong with the settings here
-    rows = stream.select(*map(parts.column, keys), *_read(stream, keys, roles, time, matures))
-    schema = _schema(stream, [*keys, id])
+    named = {f"{PART}{k}": name for k, name in enumerate(keys)}
+    texts = [parts.texts(stream, name).alias(part) for part, name in named.items()]
+    rows = stream.select(*texts, *_read(stream, roles, time, matures))
+    rows = rows.withColumn(GROUP, sql.pmod(sql.xxhash64(*named), sql.lit(GROUPS)))
+    schema = types.StructType([types.StructField(part, types.StringType()) for part in named])
+    schema = schema.add(id, stream.schema[id].dataType).add(TIME, "double")
+    schema = types.StructType([*schema.fields, *types.StructType.fromDDL(ANSWERS).fields])
     stream.sparkSession.conf.set(STORE, ROCKSDB)
     with any_pandas():
-        answers = rows.groupBy(*map(parts.column, keys)).transformWithStateInPandas(
-            _Forecasts(keys, rows.columns, roles, settings, remember, beside), schema, "append", "none"
+        answers = rows.groupBy(GROUP).transformWithStateInPandas(
+            _Forecasts([*named], rows.columns, roles, settings, remember, beside, len(keys)), schema, "append", "none"
         )
-    return answers.withColumn(time, parts.from_seconds(stream, time, parts.column(TIME))).select(
-        *map(parts.column, [*keys, id, time]), *types.StructType.fromDDL(ANSWERS).names
+    return answers.select(
+        *(parts.from_texts(stream, name, sql.col(part)).alias(name) for part, name in named.items()),
+        parts.column(id),
+        parts.from_seconds(stream, time, sql.col(TIME)).alias(time),
+        *types.StructType.fromDDL(ANSWERS).names,
     )
 
 
@@ -232,11 +248,19 @@ class _Forecasts(StatefulProcessor):  # type: ignore[misc]
     def init(self, handle: Any) -> None:
         self._kept = Kept(handle, self._roles, *self._how)
 
-    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:
+    def handleInputRows(self, group: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:
         first, *others = rows
         batch = pd.concat([first, *others], ignore_index=True) if others else first
-        answers = self._kept.play(columns_of(batch, self._names))  # Spark renames what is no Python identifier
-        yield answers.frame(dict(zip(self._keys, key, strict=True)), {"id": self._roles.id, "time": TIME})
+        columns = columns_of(batch, self._names)  # Spark renames what is no Python identifier
+        places = defaultdict[Key, list[int]](list)
+        for place, key in enumerate(zip(*(columns.pop(name) for name in self._keys), strict=True)):
+            places[key].append(place)
+        answers, keys = Answers(), list[Key]()
+        for key, own in places.items():
+            answers.extend(self._kept.play(key, {name: [values[k] for k in own] for name, values in columns.items()}))
+            keys += [key] * (len(answers.id) - len(keys))
+        texts = zip(*keys, strict=True) if keys else [[]] * len(self._keys)
+        yield answers.frame(dict(zip(self._keys, texts, strict=True)), {"id": self._roles.id, "time": TIME})
 
     def close(self) -> None:
         pass
@@ -273,22 +297,16 @@ def _roles(
     return EventRoles(id, target, tuple(records), matures is not None, isinstance(kind, types.IntegralType))
 
 
-def _read(stream: DataFrame, keys: list[str], roles: EventRoles, time: str, matures: str | None) -> list[Column]:
+def _read(stream: DataFrame, roles: EventRoles, time: str, matures: str | None) -> list[Column]:
     """Return the columns to read; times as floats, which do not depend on the time zone."""
     cast = {roles.id: "string", roles.target: "double"}
     columns = [parts.column(name).cast(kind).alias(name) for name, kind in cast.items()]
     columns += [parts.seconds(stream, time).alias(TIME)]
     columns += [] if matures is None else [parts.seconds(stream, matures).alias(MATURES)]
-    return columns + [_feature(stream, name) for name in roles.features if name not in (*keys, roles.id)]
+    return columns + [_feature(stream, name) for name in roles.features if name != roles.id]
 
 
 def _feature(stream: DataFrame, name: str) -> Column:
     if isinstance(stream.schema[name].dataType, TIMES):
         return parts.seconds(stream, name).alias(name)
     return parts.column(name)
-
-
-def _schema(stream: DataFrame, named: list[str]) -> types.StructType:
-    fields = [types.StructField(name, stream.schema[name].dataType) for name in named]
-    answers = types.StructType.fromDDL(f"{TIME} double, {ANSWERS}")
-    return types.StructType([*fields, *answers.fields])

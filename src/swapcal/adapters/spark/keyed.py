@@ -36,6 +36,9 @@ MANNER = b"swapcal"
 MANY = 1024
 """From this many rows on, reading a table is faster than reading single records."""
 
+STATUS = 100
+"""Rows that can be asked about one by one in the time of one status of a `Live`."""
+
 Columns = dict[str, list[Any]]
 """The rows of a micro-batch: floats with NaN if missing, other values with None if missing."""
 
@@ -153,9 +156,14 @@ class Answers:
         self.add(REFUSED, [id], [time], nothing, nothing, nothing)
         self.note[-1] = note
 
-    def frame(self, constants: Mapping[str, Any], names: Mapping[str, str]) -> pd.DataFrame:
-        """Return them as a data frame, with more columns of one value each, and with some columns renamed."""
-        columns = {name: np.full(len(self.id), value, object) for name, value in constants.items()}
+    def extend(self, other: "Answers") -> None:
+        """Append other answers."""
+        for name, values in vars(other).items():
+            getattr(self, name).extend(values)
+
+    def frame(self, columns: Mapping[str, Any], names: Mapping[str, str]) -> pd.DataFrame:
+        """Return them as a data frame after other columns, with some of their own renamed."""
+        columns = {name: np.array(values, object) for name, values in columns.items()}
         for name, values in vars(self).items():
             columns[names.get(name, name)] = np.array(values, np.float64 if name in NUMBERS else object)
         return pd.DataFrame(columns, copy=False)
@@ -251,7 +259,8 @@ class Keyed:
 
     def _at_once(self, ids: list[Any], y: Array) -> Array:
         """Return the outcomes that came with their records, except held ones."""
-        held = [self.live.is_open(id) for id in ids] if self.live.status().open else False
+        few = len(ids) < STATUS
+        held = [self.live.is_open(id) for id in ids] if few or self.live.status().open else False
         return np.where(held, np.nan, y)
 
     def _add_learned(self, answers: Answers, own: Mapping[Any, float], silent: Collection[Any] = ()) -> None:

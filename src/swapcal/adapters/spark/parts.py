@@ -115,6 +115,30 @@ def from_seconds(df: DataFrame, name: str, values: Column) -> Column:
     return values.cast(kind)
 
 
+def texts(df: DataFrame, name: str) -> Column:
+    """Return the values of a key as texts, equal ones where the values are equal."""
+    require(df, [name])
+    kind, values = df.schema[name].dataType, column(name)
+    if isinstance(kind, types.TimestampType):
+        return sql.unix_micros(values).cast("string")  # whatever the time zone of the session
+    if isinstance(kind, types.FractionalType) and not isinstance(kind, types.DecimalType):
+        return (values.cast("double") + sql.lit(0.0)).cast("string")  # -0.0 equals 0.0
+    if isinstance(kind, types.BinaryType):
+        return sql.base64(values)
+    if isinstance(kind, types.AtomicType) and not isinstance(kind, types.VariantType):
+        return values.cast("string")
+    expected = "numbers, texts, truth values, times or bytes"
+    raise TypeError(f"column {name!r}: given {kind.simpleString()}, expected {expected}")
+
+
+def from_texts(df: DataFrame, name: str, values: Column) -> Column:
+    """Return the inverse of `texts` of a column."""
+    kind = df.schema[name].dataType
+    if isinstance(kind, types.TimestampType):
+        return sql.timestamp_micros(values.cast("bigint"))
+    return sql.unbase64(values) if isinstance(kind, types.BinaryType) else values.cast(kind)
+
+
 def some_columns(df: DataFrame, names: Sequence[str]) -> DataFrame:
     """Return some columns only."""
     return df.select(*map(column, names))
