@@ -7,6 +7,8 @@ The truth: 30,000 rows, labels 500, 3,000 and 10,000 rows late, or known at the 
 root mean squared errors of the mean forecasts by fifths, largest of all seeds and averaged over them, and the change of
 the Brier score against the score itself. Bad scores are those of streams.py and constants, on the first 100,000 rows;
 printed is the change of the Brier score against no score: all rows, those after the first label, and the second half.
+Beside a score that breaks stands what the same forecasts would cost if it were forecast itself for one delay after it
+broke, and not used from then on.
 """
 
 import argparse
@@ -90,10 +92,17 @@ def bad(name: str, late: int) -> None:
         return (np.asarray(mean) - y) ** 2
 
     base, parts = squares(None), (slice(None), slice(late, None), slice(len(y) // 2, None))
-    for kind, score in bad_scores(frame, y, data.scores).items():
-        found = squares(score)
+
+    def line(kind: str, found: Array) -> None:
         changes = (f"{100.0 * (found[part].mean() / base[part].mean() - 1.0):+.2f} %" for part in parts)
         printed(f"| {name} | {late:,} | {kind} | {' | '.join(changes)} |")
+
+    for kind, score in bad_scores(frame, y, data.scores).items():
+        found, half = squares(score), len(y) // 2
+        line(kind, found)
+        if kind == "leaked, then broken":
+            believed = ((score - y) ** 2)[half : half + late]
+            line("the same, believed for one delay", np.concatenate([found[:half], believed, base[half + late :]]))
 
 
 def main() -> None:

@@ -208,8 +208,8 @@ class ReferenceExperts:
     def learn_merits(self, members: Any, y: Any, share: Any) -> Any:
         weights, keep, odds = self.weights_of_members(), 1 - 1 / (kernels.MEMORY + 10 * self.lag), self.blend(members)
         credit = share * (y - chance(odds)) * (members - odds)
-        self.tension = keep * self.tension + weights @ (credit * (credit + 2 * self.runs))
-        self.peak = max(keep * self.peak, self.tension)
+        self.tension = max(keep * self.tension + weights @ (credit * (credit + 2 * self.runs)), 0.0)
+        self.peak = max(keep * self.peak + weights @ credit**2, self.tension)
         self.runs = (self.runs + credit) * self.lag / (1 + self.lag)
         self.merits = keep * self.merits + credit
         self.merits -= self.merits.max()

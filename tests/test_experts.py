@@ -5,6 +5,7 @@ import math
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from swapcal.archive import State
@@ -331,7 +332,33 @@ def test_the_blend_does_not_hurry_again_as_soon_as_surprises_cease(stream: Any) 
     experts._bank.counts[[TENSION, PEAK]] = 0.0, 50.0
     memory, _ = experts.forecast(keys[:1], values[:1], given[:1])
     experts.learn(keys[:1], values[:1], memory, y[:1])
-    assert experts._bank.counts[PEAK] == pytest.approx(50.0 * (1.0 - 1.0 / MEMORY), rel=1e-12)
+    tension, peak = experts._bank.counts[[TENSION, PEAK]]
+    assert peak == pytest.approx(50.0 * (1.0 - 1.0 / MEMORY) + tension, rel=1e-12)
+    assert tension > 0.0
+
+
+def test_late_surprises_that_cancel_slow_the_blend_as_much_as_those_that_come_alone(stream: Any) -> None:
+    keys, values, y, given = stream
+    alone = Experts(2)
+    memory, _ = play(alone, keys, values, given, *late(y, 50))
+    alone._bank.runs[:], alone._bank.counts[[TENSION, PEAK]] = 0.0, (0.0, 50.0)
+    contrary, last = Experts.from_state(alone.to_state()), slice(-1, None)
+    alone.learn(keys[last], values[last], memory[last], y[last])
+    contrary._bank.runs[:] = -100.0 * alone._bank.runs
+    contrary.learn(keys[last], values[last], memory[last], y[last])
+    assert contrary._bank.counts[TENSION] == 0.0 < alone._bank.counts[TENSION]
+    assert contrary._bank.counts[PEAK] == alone._bank.counts[PEAK] > 50.0 * (1.0 - 1.0 / MEMORY)
+
+
+def test_a_score_that_is_the_truth_is_kept_where_labels_come_in_batches() -> None:
+    """The features explain the outcomes as well as the score does; surprises within a batch may cancel."""
+    rng, n, rows = np.random.default_rng([4, 7]), 30_000, 12_000
+    noise, shop = rng.normal(size=(3, n)), rng.choice(list("abcde"), n)
+    p = 1 / (1 + np.exp(-(1.2 * noise[0] - 0.8 * noise[1] + 0.5 * (shop == "a"))))
+    y, time = (rng.random(n) < p).astype(float)[:rows], np.arange(rows, dtype=np.float64)
+    frame = pd.DataFrame({"z0": noise[0], "z1": noise[1], "z2": noise[2], "shop": shop, "s": p})[:rows]
+    mean = Live(scores=["s"]).run(frame, y, time=time, label_time=np.floor(time / 3000 + 1) * 3000 - 0.5).mean
+    assert np.sqrt(np.mean((mean - p[:rows])[9000:] ** 2)) < 0.02
 
 
 def test_the_curve_leaves_the_ends_alone_and_is_never_far_from_the_pool() -> None:

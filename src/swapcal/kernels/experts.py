@@ -125,9 +125,9 @@ INFORMED = 0.5  # share of today's labels known to a row from which on it does n
 SWITCHING = 1e-4
 RISE = 1e-3  # most that one label adds to the trust in the scores: one surprise of a stack proves little
 LARGEST_GAIN = 300.0  # logarithm of a likelihood ratio, which a label of large weight must not make infinite
-# counts of the bank: labels known, their sum, the number of labels between a forecast and its own, the sum of all
-# surprise of the blend, its maximum so far, the trust in the users' scores as given against all that is learned, and
-# the log-odds that experts start from: 0, or those of a base rate that is known beforehand
+# counts of the bank: labels known, their sum, the number of labels between a forecast and its own, the largest sum of
+# the blend's surprise over the labels up to now, the one that sets the rate, the trust in the users' scores as given
+# against all that is learned, and the log-odds that experts start from: 0, or those of a base rate known beforehand
 KNOWN, ONES, LAG, TENSION, PEAK, TRUST, START = 0, 1, 2, 3, 4, 5, 6
 COUNTS = 7
 LAG_STEP = 0.01  # the lag is a mean over about a hundred labels
@@ -708,18 +708,22 @@ def learn_merits(bank: Bank, memory: Array, y: float, share: float, work: Worksp
     """Credit every member with the gain that more of it would have given the blend on a label, and set the next rate.
 
     The credits are minus the gradient of the blend's log loss by the members' shares, so the comparison is with the
-    best fixed pool, and so with the best member. The rate is STEP/√Σ c (c + 2 b), with b the sum of the
-    credits between the row's forecast and its label (adaptive revision, McMahan and Streeter 2014): surprises that
-    come in runs are met about lag times before anything can be learned from them and slow the blend down, those of
-    opposite signs do not. The b of all rows are read from sums that fade over `lag` labels, so that no row keeps any.
+    best fixed pool, and so with the best member. The rate follows from Σ c (c + 2 b), with b the sum of the credits
+    between the row's forecast and its label (adaptive revision, McMahan and Streeter 2014): surprises that come in runs
+    are met about lag times before anything can be learned from them and slow the blend down. Those of opposite signs do
+    not, but they count no less than surprises that come alone: the rate is STEP over the root of the largest sum over
+    any stretch of labels, raised by Σ c² of the labels since. The sum itself can fall below 0, where noise alone would
+    move the blend as fast as at first. The b of all rows are read from sums that fade over `lag` labels, so that no row
+    keeps any.
     """
     lag, members = bank.counts[LAG], bank.merits.shape[0]
     keep, fade = 1.0 - 1.0 / (MEMORY + LAGS * lag), lag / (1.0 + lag)
     put_weights(bank, work.trust, work.credit)
     odds = blended(bank, memory, work.credit)
-    error, tension, best = share * (y - sigmoid(odds)), 0.0, -np.inf
+    error, alone, tension, best = share * (y - sigmoid(odds)), 0.0, 0.0, -np.inf
     for member in range(members):
         credit = error * (bounded(issued_odds(bank, memory, member), LOGIT) - odds)
+        alone += work.credit[member] * credit * credit
         tension += work.credit[member] * credit * (credit + 2.0 * bank.runs[member])
     for member in range(members):
         credit = error * (bounded(issued_odds(bank, memory, member), LOGIT) - odds)
@@ -729,8 +733,8 @@ def learn_merits(bank: Bank, memory: Array, y: float, share: float, work: Worksp
     for member in range(members):
         bank.merits[member] -= best
     learn_curve(bank.curve, bank.spread, sigmoid(odds), y, share, work.gain)
-    bank.counts[TENSION] = keep * bank.counts[TENSION] + tension
-    bank.counts[PEAK] = max(keep * bank.counts[PEAK], bank.counts[TENSION])
+    bank.counts[TENSION] = max(keep * bank.counts[TENSION] + tension, 0.0)
+    bank.counts[PEAK] = max(keep * bank.counts[PEAK] + alone, bank.counts[TENSION])
     if bank.weights.shape[0] > SCORED:
         rival = memory[bank.weights.shape[1] + ISSUED_PLAIN]
         learn_shares(bank, memory, y, share / (1.0 + lag) ** SURPRISE, rival)
