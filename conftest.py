@@ -17,7 +17,7 @@ NEEDS = {
     "src/swapcal/service/postgres.py": ("psycopg",),
     "tests/test_cli_forecast.py": ("typer", "pyarrow", "pandas"),
     "tests/test_contexts.py": ("pandas", "polars", "pyarrow"),
-    "tests/test_live.py": ("pandas", "sklearn"),
+    "tests/test_live.py": ("pandas", "polars", "pyarrow", "sklearn"),
     "tests/test_live_refusals.py": ("pandas",),
     "docs/batch.md": ("sklearn",),
     "docs/guide.md": ("sklearn",),

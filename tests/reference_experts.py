@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import numpy as np
+from scipy.optimize import brentq
 
 from swapcal.kernels import experts as kernels
 from swapcal.kernels import learners as newton
@@ -47,7 +48,13 @@ class ReferenceNewton:
     def learn(self, context: Any, y: Any, weight: Any = 1.0) -> Any:
         self.weights, self.covariance = self.widened(len(context))
         full = np.append(context, np.zeros(len(self.weights) - len(context)))
-        for part in parts(weight):
+        if self.start:
+            m, pull = self.margin(context), self.covariance @ full
+            push = brentq(lambda a: a - weight * (y - chance(m + a * (full @ pull))), -weight, weight, xtol=1e-14)
+            p = chance(m + push * (full @ pull))
+            precision = np.linalg.inv(self.covariance) + weight * max(p * (1 - p), newton.FLAT) * np.outer(full, full)
+            self.covariance, self.weights = np.linalg.inv(precision), self.weights + push * pull
+        for part in () if self.start else parts(weight):
             p = chance(self.margin(context))
             precision = np.linalg.inv(self.covariance) + part * max(p * (1 - p), newton.FLAT) * np.outer(full, full)
             self.covariance = np.linalg.inv(precision)
@@ -130,7 +137,11 @@ class ReferenceExperts:
     def stacked(self, k: Any, inputs: Any) -> Any:
         trust = self.trusts()[1 : 1 + kernels.EXPERTS]
         pool = trust @ inputs[1 : 1 + kernels.EXPERTS] / trust.sum()
-        return float(self.stacks[k] @ inputs) + (pool if k == kernels.PLAIN else 0.0)
+        return float(self.stacks[k] @ self.centred(inputs)) + (pool if k == kernels.PLAIN else self.start)
+
+    def centred(self, inputs: Any) -> Any:
+        """Return the stacks' inputs: what was learned since the start."""
+        return np.append(inputs[0], np.array(inputs[1:]) - self.start)
 
     def trusts(self) -> Any:
         seen, rates = self.known + 1, [float(r) for r in kernels.RATES]
@@ -230,8 +241,9 @@ class ReferenceExperts:
         posterior = self.covariances[k]
         loose = np.trace(posterior) >= kernels.LOOSEST * len(inputs) * kernels.PRIOR
         for part in parts(share):
-            p, gain = chance(self.stacked(k, inputs)), posterior @ inputs
+            p, centred = chance(self.stacked(k, inputs)), self.centred(inputs)
+            gain = posterior @ centred
             curvature = part * max(p * (1 - p), kernels.FLAT)
-            posterior = posterior - curvature * np.outer(gain, gain) / (1 + curvature * inputs @ gain)
-            self.stacks[k] = self.stacks[k] + posterior @ inputs * part * (y - p)
+            posterior = posterior - curvature * np.outer(gain, gain) / (1 + curvature * centred @ gain)
+            self.stacks[k] = self.stacks[k] + posterior @ centred * part * (y - p)
         self.covariances[k] = posterior / (1.0 if loose else kernels.FORGET)

@@ -1,11 +1,13 @@
 """Live: records in, forecasts out, labels by id whenever they come; everything survives a restart."""
 
 import math
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
 from swapcal.archive import ArchiveError
@@ -482,13 +484,41 @@ def test_times_with_a_zone_and_without_are_refused_in_separate_calls_too(first, 
     assert live.label(0, 1, time=first)
 
 
+def zoned_column(library):
+    days = [datetime(2024, 5, 1), datetime(2024, 5, 2)]
+    if library == "pandas":
+        return (pd.Series(days), pd.Series(days).dt.tz_localize("Europe/Berlin"))
+    if library == "polars":
+        return (pl.Series(days), pl.Series(days).dt.replace_time_zone("Europe/Berlin"))
+    return (pa.array(days), pa.array(days, pa.timestamp("us", "Europe/Berlin")))
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+@pytest.mark.parametrize("first", [0, 1])
+def test_the_zone_of_a_column_of_times_is_noticed(library, first):
+    columns, rows = zoned_column(library), [{"x": 1.0}, {"x": 2.0}]
+    live = Live()
+    live.forecast_many(rows, [0, 1], time=columns[first])
+    for other in (columns[1 - first], ["2024-05-03T00:00" + "Z" * (1 - first)] * 2):
+        with pytest.raises(ValueError, match=r"time: given a time with.* zone"):
+            live.forecast_many(rows, [2, 3], time=other)
+    live.run(rows, [0, 1], time=np.array(["2024-05-03", "2024-05-04"], "datetime64[s]"))
+
+
+def test_a_window_of_months_is_refused():
+    with pytest.raises(ValueError, match=r"matures: given .*, expected a number of at least 0, a timedelta"):
+        Live(matures=np.timedelta64(1, "M"))
+
+
 def test_a_window_with_a_unit_is_refused_beside_milliseconds(tmp_path):
-    for window in ("7d", timedelta(days=7)):
+    for window in ("7d", timedelta(days=7), np.timedelta64(7, "D")):
         live = Live(matures=window)
         live.save(tmp_path / "live")
         for each in (live, Live.load(tmp_path / "live")):
             with pytest.raises(ValueError, match=r"matures: given 604,800 seconds, .* expected 604800000"):
                 each.forecast({"x": 1.0}, id=1, time=1_714_554_000_000)
+            with pytest.raises(ValueError, match="times are nanoseconds since 1970, expected 604800000000000"):
+                each.forecast_many([{"x": 1.0}] * 2, [1, 2], time=[0.0, 1.714554e18])
             each.forecast({"x": 1.0}, id=1, time=1_714_554_000)
     Live(matures=604_800_000).forecast({"x": 1.0}, id=1, time=1_714_554_000_000)
     Live(matures="7d").forecast({"x": 1.0}, id=1, time="2024-05-01")

@@ -203,6 +203,20 @@ def test_a_prior_rate_still_counts_once_some_outcomes_are_known(settings: dict[s
         live.label(k, usual)
 
 
+@pytest.mark.parametrize("rate", [1e-310, 1e-6, 1e-3, 0.01])
+def test_a_wrong_prior_rate_does_not_send_late_forecasts_to_the_other_end(rate: float) -> None:
+    """One outcome of 1 among rows that knew no outcome moved all experts' weights in the stack at once."""
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        x, y = rng.normal(size=150), rng.random(150) < 0.1
+        records = [{"a": float(x[k]), "g": "uvw"[k % 3]} for k in range(150)]
+        live = Live(prior=rate)
+        live.forecast_many(records[:100], [*range(100)])
+        for k in range(50):
+            live.label(k, float(y[k]))
+        assert live.preview(records[100:]).mean.max() < 0.4
+
+
 def test_a_wrong_prior_rate_is_outweighed_by_outcomes() -> None:
     rng = np.random.default_rng(8)
     x = rng.random(2000)

@@ -241,6 +241,8 @@ def test_certificate_and_alarms_have_words(service: Caller) -> None:
     [
         ("POST", f"{SHOP}/forecasts", b"{", "application/json", 400),
         ("POST", f"{SHOP}/forecasts", b"\xff", "application/json", 400),
+        ("POST", f"{SHOP}/forecasts", b'{"id": "d", "record": {"g": "\xff"}}', "application/json", 400),
+        ("POST", f"{SHOP}/preview", b'{"record": {"g": "\xff"}}', "application/json", 400),
         ("POST", f"{SHOP}/forecasts", b'{"forecasts":' + b"[" * 100_000, "application/json", 400),
         ("POST", f"{SHOP}/forecasts", b"[]", "application/json", 422),
         ("POST", f"{SHOP}/forecasts", b'{"id": 1, "record": {"a": 1e999}}', "application/json", 422),

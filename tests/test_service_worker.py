@@ -360,22 +360,26 @@ def test_labels_wait_for_their_maturity_by_the_times_given() -> None:
     assert_follows_from_log(worker)
 
 
-def test_first_outcomes_of_open_forecasts_are_known_without_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    worker = hand()
-    for id in ("learned", "held", "timed", "resent"):
-        worker.forecast(id, ROME, 100.0, 200.0 if id == "held" else None)
-    asked: list[list[str]] = []
-    about = worker.store.about
-    monkeypatch.setattr(worker.store, "about", lambda name, ids: asked.append([*ids]) or about(name, ids))
-    first = [OutcomeRowIn("learned", 1.0), OutcomeRowIn("held", 1.0), OutcomeRowIn("timed", 1.0, 150.0)]
-    assert [answer.state for answer in worker.outcomes(*first)] == ["learned", "held", "learned"]
-    assert [answer.state for answer in worker.outcomes(*first)] == ["repeated"] * 3
-    twice = worker.outcomes(OutcomeRowIn("resent", 0.0), OutcomeRowIn("resent", 0.0), OutcomeRowIn("resent", 1.0))
-    assert [twice[0].state, twice[1].state, twice[2].status] == ["learned", "repeated", 409]
-    assert asked == [["timed"], ["learned", "held", "timed"]]
-    assert worker.hosted.held == {"held"} == restored(Still(worker.hosted).to_bytes()).held
-    worker.forecast("later", ROME, 201.0)
-    assert worker.hosted.held == set()
+def test_an_outcome_that_equals_silence_after_its_window_is_the_first_one() -> None:
+    worker = hand(matures=20.0, silence=0)
+    worker.forecast("a", ROME, 0.0)
+    assert worker.outcome("a", 0.0, 30.0).state == "repeated"
+    assert worker.outcome("a", 0.0).state == "repeated"
+    assert worker.outcome("a", 1.0).status == 409
+    worker.forecast("b", ROME, 5.0)
+    both = worker.outcomes(OutcomeRowIn("b", 1.0), OutcomeRowIn("a", 0.0))
+    assert [answer.state for answer in both] == ["held", "repeated"]
+    assert_follows_from_log(worker)
+
+
+def test_an_outcome_whose_forecast_expires_in_the_same_batch_is_refused() -> None:
+    worker = hand(max_open=1)
+    worker.forecast("a", ROME)
+    made, answered = worker.do(
+        lambda promise: Write(promise, "shop", FORECASTS, [row("b", ROME)]),
+        lambda promise: Write(promise, "shop", OUTCOMES, [OutcomeRowIn("a", 1.0)]),
+    )
+    assert (made[0].id, answered[0].status) == ("b", 410)
     assert_follows_from_log(worker)
 
 

@@ -1,6 +1,7 @@
 """Audits, monitors, scores, fits and forecasts on a real cluster of two executors."""
 
 import datetime
+import sys
 from collections.abc import Iterator
 from decimal import Decimal
 from operator import attrgetter
@@ -350,6 +351,7 @@ class OneValue(StatefulProcessor):  # type: ignore[misc]
 
 def test_a_checkpoint_of_earlier_versions_is_refused(spark: Any, tmp_path: Path) -> None:
     """Else its keys would begin anew without notice."""
+    from pyspark import cloudpickle
     from pyspark.errors import StreamingQueryException
 
     from swapcal.adapters.spark.forecasting import ROCKSDB, STORE
@@ -358,6 +360,7 @@ def test_a_checkpoint_of_earlier_versions_is_refused(spark: Any, tmp_path: Path)
     spark_events.write(tmp_path / "in", rows, files=1)
     spark.conf.set(STORE, ROCKSDB)
     stream = spark.readStream.schema(spark_events.SCHEMA).parquet(str(tmp_path / "in"))
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
     earlier = stream.groupBy("shop").transformWithStateInPandas(OneValue(), "shop string", "append", "none")
     writing = earlier.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
     writing.trigger(availableNow=True).start().awaitTermination()

@@ -369,11 +369,19 @@ def pooled(inputs: Array, trust: Array) -> float:
 
 
 @inlined
-def stacked(bank: Bank, stack: int, inputs: Array, trust: Array) -> float:
+def put_centred(bank: Bank, inputs: Array, centred: Array) -> None:
+    """Write the stacks' inputs, log-odds less those that experts start from: nothing else has been learned."""
+    centred[0] = inputs[0]
+    for i in range(1, bank.weights.shape[1]):
+        centred[i] = inputs[i] - bank.counts[START]
+
+
+@inlined
+def stacked(bank: Bank, stack: int, inputs: Array, centred: Array, trust: Array) -> float:
     """Return a stack's log-odds."""
-    m = pooled(inputs, trust) if stack == PLAIN else 0.0
+    m = pooled(inputs, trust) if stack == PLAIN else bank.counts[START]
     for i in range(bank.weights.shape[1]):
-        m += bank.weights[stack, i] * inputs[i]
+        m += bank.weights[stack, i] * centred[i]
     return float(bounded(m, 15.0))
 
 
@@ -396,13 +404,14 @@ def trusted_share(bank: Bank) -> float:
 
 
 @inlined
-def put_stacks(bank: Bank, memory: Array, trust: Array) -> None:
+def put_stacks(bank: Bank, memory: Array, centred: Array, trust: Array) -> None:
     """Write the log-odds of each stack, and of their mixture; before the first label those of the users' scores."""
     inputs = bank.weights.shape[1]
-    unscored = stacked(bank, PLAIN, memory, trust)
+    put_centred(bank, memory, centred)
+    unscored = stacked(bank, PLAIN, memory, centred, trust)
     memory[inputs + ISSUED_PLAIN] = memory[inputs + ISSUED_SCORED] = memory[inputs + ISSUED_STACK] = unscored
     if bank.weights.shape[0] > SCORED:
-        scored = stacked(bank, SCORED, memory, trust)
+        scored = stacked(bank, SCORED, memory, centred, trust)
         memory[inputs + ISSUED_SCORED] = memory[inputs + ISSUED_STACK] = scored
         if bank.counts[KNOWN] > 0.0:
             p = bank.shares[PLAIN] * sigmoid(unscored) + bank.shares[SCORED] * sigmoid(scored)
@@ -556,7 +565,7 @@ def forecast_row(bank: Bank, work: Workspace, given: Array, memory: Array, proba
     list_inputs(work, given, bank.counts[START], memory)
     inputs, known = bank.weights.shape[1], bank.counts[KNOWN]
     put_trust(bank, work.trust)
-    put_stacks(bank, memory, work.trust)
+    put_stacks(bank, memory, work.credit, work.trust)
     memory[inputs + ISSUED_BASE] = base_rate(bank)
     memory[inputs + ISSUED_KNOWN] = known
     put_weights(bank, work.trust, work.credit)
@@ -639,16 +648,17 @@ def learn_stack(bank: Bank, stack: int, inputs: Array, y: float, share: float, w
     """
     weights, covariance, gain = bank.weights[stack], bank.covariance[stack], work.gain
     n = weights.shape[0]
-    m = stacked(bank, stack, inputs, work.trust)
+    centred = work.credit
+    m = stacked(bank, stack, inputs, centred, work.trust)
     p = sigmoid(m)
     curvature = share * max(p * (1.0 - p), FLAT)
     spread, trace = 0.0, 0.0
     for i in range(n):
         total = 0.0
         for j in range(n):
-            total += covariance[i, j] * inputs[j]
+            total += covariance[i, j] * centred[j]
         gain[i] = total
-        spread += total * inputs[i]
+        spread += total * centred[i]
         trace += covariance[i, i]
     step = share * (y - p) / (1.0 + curvature * spread)
     if share > 1.0:
@@ -756,6 +766,7 @@ def learn_blend(bank: Bank, memory: Array, y: float, weight: float, work: Worksp
     bank.counts[LAG] += (known - then - bank.counts[LAG]) * max(LAG_STEP, 1.0 / (known + 1.0))
     if share > 0.0:
         put_trust(bank, work.trust)
+        put_centred(bank, memory, work.credit)
         for stack in range(bank.weights.shape[0]):
             learn_stack(bank, stack, memory, y, weight * share, work)
         learn_merits(bank, memory, y, weight * share, work)

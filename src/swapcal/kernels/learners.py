@@ -450,18 +450,42 @@ def repeated(m: float, variance: float, y: float, weight: float) -> tuple[float,
     return push, curvature
 
 
+HALVINGS = 40
+
+
+@inlined
+def settled(m: float, variance: float, y: float, weight: float) -> tuple[float, float]:
+    """Return (a, c) as `repeated` does, of the one step that fits the row and the past together best.
+
+    a = weight (y - σ(m + a variance)): a step from the tangent at m goes many times too far where σ is flat, as at the
+    log-odds of a rare event.
+    """
+    low, high = -weight * (1.0 - y), weight * y
+    for _ in range(HALVINGS):
+        push = 0.5 * (low + high)
+        if push < weight * (y - sigmoid(min(max(m + push * variance, -STEEPEST), STEEPEST))):
+            low = push
+        else:
+            high = push
+    p = sigmoid(min(max(m + push * variance, -STEEPEST), STEEPEST))
+    return push, weight * max(p * (1.0 - p), FLAT)
+
+
 @inlined
 def learn_newton(newton: Newton, start: float, context: Array, size: int, y: float, weight: float, gain: Array) -> None:
     """One extended Kalman step of every regression, or as many as the label's weight, rounded up.
 
-    Their margins are added to `start`.
+    Their margins are added to `start`; from another start than 0 each step is the one that fits best.
     """
     newton.met[0] = max(newton.met[0], size)
     for e in range(NEWTON):
         m = start + newton_margin(newton, e, context, size)
         p = sigmoid(min(max(m, -STEEPEST), STEEPEST))
         scale = newton.scale[e, : whole_blocks(size)]
-        if weight > 1.0:
+        if start != 0.0:
+            push, curvature = settled(m, newton_variance(newton, e, context, size), y, weight)
+            absorb(newton.factor[e], scale, context, curvature, gain)
+        elif weight > 1.0:
             push, curvature = repeated(m, newton_variance(newton, e, context, size), y, weight)
             absorb(newton.factor[e], scale, context, curvature, gain)
         else:

@@ -268,7 +268,8 @@ class Experts(Writable):
         """entries and coordinates for which there is room, of a single row"""
 
     def start_from(self, rate: float) -> None:
-        """Let all experts start from a base rate, before anything was forecast."""
+        """Let all experts start from a base rate, 10⁻⁴ from 0 and 1 at least, before anything was forecast."""
+        rate = min(max(rate, NEAREST), 1.0 - NEAREST)
         self._bank.counts[START] = math.log(rate / (1.0 - rate))
         self.nearest = self._nearest()
 

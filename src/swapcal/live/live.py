@@ -113,7 +113,8 @@ class Live:
         default labels of the same time are learned in the order of their forecasts.
     prior : a base rate, or the name of a score: the forecast before any label is known, and the assumed rate of
         outcomes that take longer than any seen. By default the score, if there is one, else one half. A base rate is
-        also what experts start from, counts as one label, and stands in for missing scores.
+        also what experts start from (10⁻⁴ from 0 and 1 at least), counts as one label, and stands in for missing
+        scores.
     unseen : how to allow for the share π of outcomes that take longer than any seen so far (`status().unseen`), about
         which the data have no information: the forecast is (1 - π)·mean + π·q. "anything": q is the prior. A number Λ:
         q is the prior, limited to odds within a factor Λ of those of the outcomes seen; without a prior it is the

@@ -45,7 +45,7 @@ def read_event_times(open_forecasts: OpenForecasts, time: Any, label_time: Any, 
         calendar = _same_calendar(name, given, calendar)
     times, due = check_times(time, label_time, n, open_forecasts.clock)
     if times is not None and len(times) and not calendar.dated:
-        open_forecasts.maturity.check_unit(float(times[0]))
+        open_forecasts.maturity.check_unit(float(times[-1]))
     return EventTimes(times, due, check_maturity(matures, times, n, window), calendar)
 
 

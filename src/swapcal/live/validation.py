@@ -148,14 +148,16 @@ class Maturity(NamedTuple):
     """whether `matures` was given with a unit, which makes seconds of it"""
 
     def check_unit(self, time: float) -> None:
-        """Raise ValueError if a time, a number, is in milliseconds and the window in seconds."""
-        if self.in_seconds and self.matures is not None and SINCE_2001 <= time < UNTIL_2100:
-            given = f"given {self.matures:,.0f} seconds, but times are milliseconds since 1970"
-            raise ValueError(f"matures: {given}, expected {1000 * self.matures:.0f}")
+        """Raise ValueError if a time, a number, is in a smaller unit than seconds, and the window in seconds."""
+        for unit, parts in SMALLER if self.in_seconds else ():
+            if self.matures is not None and SINCE_2001 * parts <= time < UNTIL_2100 * parts:
+                given = f"given {self.matures:,.0f} seconds, but times are {unit} since 1970"
+                raise ValueError(f"matures: {given}, expected {self.matures * parts:.0f}")
 
 
-SINCE_2001, UNTIL_2100 = 1e12, 4.1e12
-"""Milliseconds since 1970; no other count in use is as large, and seconds of 2001 are a thousandth of it."""
+SINCE_2001, UNTIL_2100 = 1e9, 4.1e9
+"""Seconds since 1970; no other count in use is a thousand, a million or a billion times as large."""
+SMALLER = (("milliseconds", 1e3), ("microseconds", 1e6), ("nanoseconds", 1e9))
 NO_MATURITY = Maturity()
 
 
@@ -165,7 +167,7 @@ def read_maturity(matures: Any, silence: Any, burst: Any, span: Span = UNIT) -> 
         raise ValueError(f"silence: given {silence!r}, expected 0 or 1")
     window = None if matures is None else duration("matures", matures)
     label = None if silence is None else _validate.label(silence, "silence", span)
-    in_seconds = matures is not None and not isinstance(matures, NUMBERS)
+    in_seconds = matures is not None and (isinstance(matures, np.timedelta64) or not isinstance(matures, NUMBERS))
     return Maturity(window, label, None if burst is None else _validate.count("burst", burst), in_seconds)
 
 

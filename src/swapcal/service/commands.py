@@ -43,7 +43,7 @@ class CommandHandler:
     hosted : HostedForecaster
         The forecaster.
     known : dict
-        The store's rows of the batch's ids, but for outcomes that the forecaster awaits.
+        The store's rows of the batch's ids.
     now : float
         When the batch is accepted; not before the forecaster's last event.
     limits : Limits
@@ -213,8 +213,6 @@ class CommandHandler:
     ) -> "OutcomeOut | ApiError | None":
         """Park an outcome without a forecast, or return its error; None for an outcome to be delivered."""
         forecast = self._id_history(row.id).forecast
-        if forecast is None and self.hosted.awaits(row):
-            return None
         if forecast is not None:
             return self._outcome_refused(row, forecast)
         if len(self.hosted.parked) >= self.limits.parked:

@@ -11,7 +11,7 @@ import numpy as np
 from swapcal.archive import State
 from swapcal.arrays import Array
 from swapcal.live import Learned, Live
-from swapcal.live.scheduler import CORRECTED, HELD
+from swapcal.live.scheduler import CORRECTED
 from swapcal.live.status import too_early
 from swapcal.monitor import Monitor
 from swapcal.service import events as bodies
@@ -254,8 +254,6 @@ class HostedForecaster:
         """when each outcome was accepted that waits for its forecast; its value is in the log"""
         self.accepted: dict[str, float] = {}
         """when each open forecast was accepted, in order of issue; `live` keeps the rest"""
-        self.held: set[str] = set()
-        """open forecasts whose outcome is known and not learned yet"""
         self.silenced: list[str] = []
         """forecasts learned as silence whose events are not in the log yet"""
         self._news: list[Learned] = []
@@ -384,13 +382,6 @@ class HostedForecaster:
         window = self.live.settings["matures"]
         return None if window is None or clock != SERVICE else now + window
 
-    def awaits(self, row: OutcomeRowIn) -> bool:
-        """Return whether an outcome is the first of an open forecast, without asking the store.
-
-        An outcome with a time is compared with that of its forecast, which the store knows.
-        """
-        return row.time is None and row.id in self.accepted and row.id not in self.held
-
     def overdue(self, now: float) -> bool:
         """Return whether windows have ended whose forecasts are to be learned by the service's clock."""
         return self.clock == SERVICE and self.settings.silence is not None and self.live.next_due() < now
@@ -431,7 +422,6 @@ class HostedForecaster:
         for moment in accepted:
             self.figures.wait(now - moment)
         self.corrections += states.count(CORRECTED)
-        self.held.update(label.id for label, state in zip(labels, states, strict=True) if state == HELD)
         self._settle(now)
         return states
 
@@ -446,9 +436,8 @@ class HostedForecaster:
         """Enter learned outcomes into the figures, in order, and drop settled forecasts."""
         for learned in self._news:
             self.figures.learn(learned, now)
-            for id in map(str, learned.ids):
-                del self.accepted[id]
-                self.held.discard(id)
+            for id in learned.ids:
+                del self.accepted[str(id)]
             if learned.silent is not None:
                 self.silenced += [str(learned.ids[k]) for k in np.flatnonzero(learned.silent)]
         self._news.clear()

@@ -161,7 +161,7 @@ def checked_record(read: Callable[[], dict[str, Any]], limits: Limits) -> dict[s
         record = read()
     except msgspec.ValidationError as error:
         raise ApiError("invalid", f"record: {in_words(str(error)).removeprefix('body: ')}") from None
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ApiError("malformed", f"record: given invalid JSON ({error}), expected JSON") from None
     if len(record) > limits.columns:
         raise ApiError("invalid", f"record: given {len(record):,} columns, expected at most {limits.columns:,}")

@@ -172,8 +172,6 @@ def _restored(state: State) -> HostedForecaster:
     hosted._hold(msgspec.convert(manifest["settings"], Settings), live)
     hosted.figures = Figures.from_state(part(state, "figures"), live.experts)
     hosted.accepted = dict(zip(map(str, ids_of(kept.arrays["open.ids"])), accepted.tolist(), strict=True))
-    known = (kept.arrays["open.arrived"] != 0) | ~np.isnan(kept.arrays["open.y"])
-    hosted.held = {id for id, labelled in zip(hosted.accepted, known.tolist(), strict=True) if labelled}
     parked = _PARKED.decode(_bytes(state, "parked"))
     hosted.parked = {id: float(at[2] if isinstance(at, list) else at) for id, at in parked.items()}
     if len(hosted.figures.expert_brier) != len(live.experts):

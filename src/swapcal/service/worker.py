@@ -275,8 +275,7 @@ class Worker:
         return answers
 
     def _apply(self, hosted: HostedForecaster, jobs: Sequence[Write]) -> tuple[list[Answer], list[Event]]:
-        ids = [row.id for job in jobs for row in job.rows if not _awaited(hosted, row)]
-        known = id_histories(self.store.about(hosted.name, ids) if ids else [])
+        known = id_histories(self.store.about(hosted.name, [row.id for job in jobs for row in job.rows]))
         handler = CommandHandler(hosted, known, self._clock(), self.limits)
         answers: list[Answer] = []
         for kind in ORDER:
@@ -392,10 +391,6 @@ class Worker:
             }
             self.log("ready", forecaster=name, **facts)
         del self._lost[name]
-
-
-def _awaited(hosted: HostedForecaster, row: Any) -> bool:
-    return isinstance(row, OutcomeRowIn) and hosted.awaits(row)
 
 
 def _traces(jobs: Sequence[Write]) -> dict[str, list[str]]:

@@ -308,7 +308,8 @@ def duration(name: str, value: Any) -> float:
     if isinstance(value, timedelta):
         length: float | None = value.total_seconds()
     elif isinstance(value, np.timedelta64):
-        length = float(value / np.timedelta64(1, "us")) / 1e6
+        days = np.datetime_data(value.dtype)[0] not in ("Y", "M", "generic")  # months have no length
+        length = float(value / np.timedelta64(1, "us")) / 1e6 if days else None
     elif isinstance(value, NUMBERS) and not isinstance(value, bool):
         length = float(value)
     else:
@@ -352,6 +353,15 @@ def _is_zoned(value: Any) -> bool | None:
     return _ZONE.search(value) is not None
 
 
+def _column_has_zone(values: Any) -> bool | None:
+    """Return whether a column of pandas, polars or pyarrow has a zone; None for anything else, numpy's dates too."""
+    kind = getattr(values, "type", None) or getattr(values, "dtype", None)
+    for name in ("tz", "time_zone"):
+        if hasattr(kind, name):
+            return getattr(kind, name) is not None
+    return False if getattr(kind, "kind", "") == "M" and not isinstance(values, np.ndarray | np.generic) else None
+
+
 def have_zones(name: str, values: Any) -> bool | None:
     """Return whether times have zones; None if none of them needs one. Times without one are read as UTC.
 
@@ -365,6 +375,9 @@ def have_zones(name: str, values: Any) -> bool | None:
     (False, None, None)
     """
     if not isinstance(values, list | tuple):
+        of_column = _column_has_zone(values)
+        if of_column is not None:
+            return of_column
         array = np.asarray(unmasked(values))
         values = [] if array.dtype.kind in "iufM" else array.ravel().tolist()
     zoned = {_is_zoned(value) for value in values} - {None}
