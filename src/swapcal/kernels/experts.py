@@ -370,7 +370,7 @@ def pooled(inputs: Array, trust: Array) -> float:
 
 @inlined
 def put_centred(bank: Bank, inputs: Array, centred: Array) -> None:
-    """Write the stacks' inputs: log-odds less those that experts start from, so that only what was learned moves them."""
+    """Write the stacks' inputs: log-odds less those that experts start from, so that only learning moves them."""
     centred[0] = inputs[0]
     for i in range(1, bank.weights.shape[1]):
         centred[i] = inputs[i] - bank.counts[START]
